@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Machine is a value: it can be read off the host or typed in, so that a plan for any machine is made on any other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "fresnel/result.hpp"
+#include "fresnel/view.hpp"
+
+namespace fresnel {
+
+/// Vector instruction sets the CPU kernels are compiled for, weakest first within an architecture.
+enum class Isa : std::uint8_t { baseline, avx2, avx3, neon };
+
+/// "baseline", "avx2", "avx3" (AVX-512 F/BW/DQ/VL/CD), "neon".
+[[nodiscard]] std::string_view name(Isa isa);
+[[nodiscard]] Result<Isa> parse_isa(std::string_view text);
+
+struct Machine {
+  std::string name;                      ///< for people, e.g. the processor's brand string
+  Device device = Device::cpu;
+  Isa isa = Isa::baseline;               ///< the widest vector set in use
+  int cores = 1;                         ///< CPU cores or streaming multiprocessors
+  int threads = 1;                       ///< hardware threads this process may use
+  std::int64_t l1_bytes = 32 << 10;      ///< data cache per core
+  std::int64_t l2_bytes = 1 << 20;       ///< per core
+  std::int64_t l3_bytes = 0;             ///< shared
+
+  /// Rates in TFLOP/s and GB/s; used for predictions only, never to choose how a result is computed.
+  std::optional<double> f32_tflops, f64_tflops, dram_gbps;
+
+  /// This host. `FRESNEL_ISA` (a name of `Isa`) narrows the vector set; a set the host lacks is refused.
+  [[nodiscard]] static Result<Machine> detect();
+  /// As `detect`, once per process; throws Error where detect refuses.
+  [[nodiscard]] static const Machine& host();
+};
+
+/// True where the host can execute `isa` and the library holds code for it.
+[[nodiscard]] bool runs_here(Isa isa);
+
+}  // namespace fresnel

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// THE table: every kernel with its contract, in order of preference. To add one, add a row here.
+#include <algorithm>
+#include <array>
+
+#include "kernels/cost.hpp"
+#include "kernels/cpu/cpu.hpp"
+#include "kernels/kernel.hpp"
+
+namespace fresnel {
+namespace {
+
+/// Everything the CPU rows honour: all of docs/semantics.md but the backward.
+constexpr Domain cpu_domain = {
+    .dtypes = {DType::f64, DType::f32, DType::f16, DType::bf16},
+    .head_dim = {1, 576},
+    .value_dim = {1, 576},
+    .features = {Feature::causal, Feature::top_left, Feature::window, Feature::softcap, Feature::alibi,
+                 Feature::seqlens_k, Feature::grouped_heads},
+};
+
+constexpr std::array rows = {
+    Kernel{
+        .name = "cpu.flash",
+        .blurb = "tiled, online softmax, queries in vector lanes; never holds more than one tile of scores",
+        .device = Device::cpu,
+        .domain = cpu_domain,
+        .prefers = cpu_domain,
+        .determinism = Determinism::bitwise,
+        .tile = cpu::flash_tile,
+        .lane_bytes = cpu::flash_lane_bytes,
+        .cost = forward_cost,
+        .roundings = cpu::flash_roundings,
+        .run = cpu::run_flash,
+    },
+    Kernel{
+        .name = "cpu.naive",
+        .blurb = "one query row at a time, its scores materialised: the unfused peer",
+        .device = Device::cpu,
+        .domain = cpu_domain,
+        .prefers = {},
+        .determinism = Determinism::bitwise,
+        .tile = cpu::naive_tile,
+        .lane_bytes = cpu::naive_lane_bytes,
+        .cost = forward_cost,
+        .roundings = cpu::naive_roundings,
+        .run = cpu::run_naive,
+    },
+};
+
+}  // namespace
+
+std::span<const Kernel> catalogue() { return rows; }
+
+const Kernel* find_kernel(std::string_view name) {
+  const auto row = std::find_if(rows.begin(), rows.end(), [&](const Kernel& kernel) { return kernel.name == name; });
+  return row == rows.end() ? nullptr : &*row;
+}
+
+}  // namespace fresnel

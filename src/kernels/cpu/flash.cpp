@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu.flash: tiled attention with an online softmax. Two shapes share the walk and the workspace: lanes along queries
+// (columns-inl.h) for whole vectors of queries, lanes along the head dimension (rows-inl.h) for the few that are left
+// over, or for a sequence that has no more. Which queries are which depends on the sequence's own queries alone.
+// Source: Dao et al., "FlashAttention", 2022, algorithm 1, with the loops exchanged (keys innermost) and the division
+// by l postponed to the end as in Dao, "FlashAttention-2", 2023, section 3.1.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/flash.cpp"
+#include "hwy/foreach_target.h"
+// clang-format off: foreach_target.h has to come first
+#include "kernels/cpu/columns-inl.h"
+#include "kernels/cpu/rows-inl.h"
+#include "kernels/cpu/transpose-inl.h"
+// clang-format on
+#include "kernels/cpu/cpu.hpp"
+#include "kernels/cpu/isa.hpp"
+#include "runtime/parallel.hpp"
+#include "walk/walk.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace fresnel::cpu {
+namespace HWY_NAMESPACE {
+
+/// A query without visible keys: o = 0, lse = -inf.
+template <class In>
+void store_empty(const Launch& launch, const QueryTile& tile, std::int64_t query) {
+  using T = Real<In>;
+  In* const out = rows_of<In>(launch.outputs.o, tile.batch, tile.head).row(query);
+  std::fill_n(out, launch.plan.problem.value_dim, from_real<In>(T(0)));
+  store_lse<T>(launch.outputs, tile.batch, tile.head, query, -std::numeric_limits<T>::infinity());
+}
+
+// ---------------------------------------------------------------------------------------------- lanes along D
+
+/// One key tile for `rows` queries. What all of them see is computed together; the ends that only one sees, alone.
+template <class In, int rows>
+void row_step(const Problem& problem, const Mask& mask, const ScoreRule<Real<In>>& rule, Rows<const In> k,
+              Rows<const In> v, std::int64_t query, const RowState<Real<In>>* row) {
+  using T = Real<In>;
+  // Later queries see later keys: the first one's left end and the last one's right end are theirs alone.
+  const KeyRange shared{row[rows - 1].seen.first, row[0].seen.last};
+  dot_range<In, rows>(row, k, shared, problem.head_dim);
+  T alpha[rows];
+  for (int index = 0; index < rows; ++index) {
+    const RowState<T>& one = row[index];
+    dot_range<In, 1>(&one, k, {one.seen.first, shared.first}, problem.head_dim);
+    dot_range<In, 1>(&one, k, {shared.last, one.seen.last}, problem.head_dim);
+    const T highest = finish_scores(rule, one.seen.first - mask.position(query + index), one.seen.size(), one.scores);
+    const T raised = highest > *one.m || highest != highest ? highest : *one.m;
+    const bool nothing_before = *one.m == -std::numeric_limits<T>::infinity();
+    alpha[index] = nothing_before ? T(0) : hn::GetLane(exp_nonpositive<T>(hn::Set(Full<T>(), *one.m - raised)));
+    *one.l = *one.l * alpha[index] + weigh(raised, one.seen.size(), one.scores);
+    *one.m = raised;
+  }
+  add_values<In, rows>(row, v, shared, problem.value_dim, alpha);
+  const T kept = 1;
+  for (int index = 0; index < rows; ++index) {
+    const RowState<T>& one = row[index];
+    for (const KeyRange end : {KeyRange{one.seen.first, shared.first}, KeyRange{shared.last, one.seen.last}})
+      if (!end.empty()) add_values<In, 1>(&one, v, end, problem.value_dim, &kept);
+  }
+}
+
+/// Rows of whole vectors in the type sums are kept in need no padded copy.
+template <class In>
+[[nodiscard]] inline bool reads_queries_in_place(const Problem& problem) {
+  return reads_in_place<In> && problem.head_dim % lanes_of<Real<In>> == 0;
+}
+
+template <class In>
+void start_rows(const Launch& launch, const QueryTile& tile, const RowScratch<Real<In>>& s) {
+  using T = Real<In>;
+  const Problem& problem = launch.plan.problem;
+  const auto q = rows_of<In>(launch.inputs.q, tile.batch, tile.head);
+  if (!reads_queries_in_place<In>(problem))
+    for (std::int64_t row = 0; row < tile.count; ++row)
+      load_query(q.row(tile.first + row), problem.head_dim, padded_width(problem.head_dim),
+                 s.q + row * padded_width(problem.head_dim));
+  std::fill_n(s.o, tile.count * padded_width(problem.value_dim), T(0));
+  std::fill_n(s.m, tile.count, -std::numeric_limits<T>::infinity());
+  std::fill_n(s.l, tile.count, T(0));
+}
+
+template <class In>
+void flash_rows(const Launch& launch, const QueryTile& tile, const RowScratch<Real<In>>& s) {
+  using T = Real<In>;
+  const Problem& problem = launch.plan.problem;
+  const Mask mask = mask_of(problem, live_keys(problem, launch.inputs, tile.batch));
+  const std::int64_t q_width = padded_width(problem.head_dim), o_width = padded_width(problem.value_dim);
+  const std::int64_t kv_head = tile.head / problem.group(), tile_keys = launch.plan.tile.keys;
+  const auto k = rows_of<In>(launch.inputs.k, tile.batch, kv_head);
+  const auto v = rows_of<In>(launch.inputs.v, tile.batch, kv_head);
+  const auto o = rows_of<In>(launch.outputs.o, tile.batch, tile.head);
+  const auto rule = score_rule<T>(problem, launch.inputs, tile.batch, tile.head);
+  start_rows<In>(launch, tile, s);
+  Rows<const T> q{s.q, q_width};
+  if constexpr (reads_in_place<In>) {
+    const auto all = rows_of<In>(launch.inputs.q, tile.batch, tile.head);
+    if (reads_queries_in_place<In>(problem)) q = {all.row(tile.first), all.stride};
+  }
+
+  for_each_key_tile(mask, tile_keys, tile, [&](const KeyTile& keys) HWY_ATTR {
+    const auto state = [&](std::int64_t row, std::int64_t slot) HWY_ATTR {
+      const KeyRange all = mask.range(tile.first + row);
+      return RowState<T>{q.row(row), s.o + row * o_width, s.scores + slot * padded_width(tile_keys), s.m + row,
+                         s.l + row, {std::max(keys.first, all.first), std::min(keys.first + keys.count, all.last)}};
+    };
+    for (std::int64_t row = 0; row < tile.count;) {
+      const RowState<T> two[2] = {state(row, 0), state(std::min(row + 1, tile.count - 1), 1)};
+      if (row + 1 < tile.count && two[1].seen.first < two[0].seen.last && !two[1].seen.empty()) {
+        row_step<In, 2>(problem, mask, rule, k, v, tile.first + row, two);
+        row += 2;
+      } else {
+        if (!two[0].seen.empty()) row_step<In, 1>(problem, mask, rule, k, v, tile.first + row, two);
+        row += 1;
+      }
+    }
+  });
+  for (std::int64_t row = 0; row < tile.count; ++row) {
+    const std::int64_t query = tile.first + row;
+    if (mask.range(query).empty()) {
+      store_empty<In>(launch, tile, query);
+      continue;
+    }
+    store_row(s.o + row * o_width, s.l[row], problem.value_dim, o.row(query));
+    store_lse<T>(launch.outputs, tile.batch, tile.head, query, log_sum_exp(s.m[row], s.l[row]));
+  }
+}
+
+// ---------------------------------------------------------------------------------------- lanes along queries
+
+/// The part of the scratch that belongs to group `index`; the score tile is shared, groups take turns.
+template <class T>
+[[nodiscard]] ColumnScratch<T> group_scratch(const ColumnScratch<T>& all, const Problem& problem, std::int64_t index) {
+  ColumnScratch<T> group = all;
+  const std::int64_t first = index * group_width<T>;
+  group.q += first * problem.head_dim;
+  group.o += first * problem.value_dim;
+  for (T** array : {&group.m, &group.l, &group.alpha, &group.first, &group.last}) *array += first;
+  return group;
+}
+
+/// Rows [first, first + count) in the type sums are kept in: as they lie, or converted into scratch.
+template <class In>
+[[nodiscard]] Rows<const Real<In>> real_rows(Rows<const In> from, std::int64_t first, std::int64_t count,
+                                             std::int64_t width, Real<In>* scratch) {
+  using T = Real<In>;
+  if constexpr (reads_in_place<In>) {
+    return {from.row(first), from.stride};
+  } else {
+    constexpr std::int64_t lanes = lanes_of<T>;
+    const std::int64_t stride = padded_width(width);
+    for (std::int64_t row = 0; row < count; ++row) {
+      const In* source = from.row(first + row);
+      T* to = scratch + row * stride;
+      std::int64_t at = 0;
+      for (; at + lanes <= width; at += lanes) hn::Store(load(source + at), Full<T>(), to + at);
+      if (at < width) hn::Store(load_first(source + at, width - at), Full<T>(), to + at);
+    }
+    return {scratch, stride};
+  }
+}
+
+/// Q^T of one group and the state of an empty set; lanes without a query repeat the last one and are never stored.
+template <class T>
+void start_group(Rows<const T> q, std::int64_t count, const Problem& problem, const ColumnScratch<T>& group) {
+  for (std::int64_t lane = 0; lane < std::min(count, group_width<T>); lane += lanes_of<T>)
+    rows_to_lanes(q, lane, count, problem.head_dim, group_width<T>, group.q + lane);
+  std::fill_n(group.o, problem.value_dim * group_width<T>, T(0));
+  std::fill_n(group.m, group_width<T>, -std::numeric_limits<T>::infinity());
+  std::fill_n(group.l, group_width<T>, T(0));
+}
+
+/// Per query of a group: its visible keys relative to the tile; unused lanes copy the last query.
+template <class T>
+void mark_visible(const Mask& mask, std::int64_t query, std::int64_t count, const KeyTile& keys, T* first, T* last) {
+  for (std::int64_t column = 0; column < group_width<T>; ++column) {
+    const KeyRange seen = mask.range(query + std::min(column, count - 1));
+    first[column] = static_cast<T>(std::clamp<std::int64_t>(seen.first - keys.first, 0, keys.count));
+    last[column] = static_cast<T>(std::clamp<std::int64_t>(seen.last - keys.first, 0, keys.count));
+  }
+}
+
+/// O^T of one group, divided by l, goes out row by row; half types are rounded from rows in scratch.
+template <class In>
+void finish_group(const Launch& launch, const QueryTile& rows, const Mask& mask, const ColumnScratch<Real<In>>& group) {
+  using T = Real<In>;
+  const Full<T> d;
+  const std::int64_t width = launch.plan.problem.value_dim;
+  const auto all = rows_of<In>(launch.outputs.o, rows.batch, rows.head);
+  const Rows<In> out{all.row(rows.first), all.stride};
+  Rows<T> wide{group.v, padded_width(width)};
+  if constexpr (reads_in_place<In>) wide = out;
+  for (std::int64_t lane = 0; lane < rows.count; lane += lanes_of<T>) {
+    const auto inverse = hn::Div(hn::Set(d, T(1)), hn::Load(d, group.l + lane));
+    lanes_to_rows(group.o + lane, group_width<T>, inverse, lane, rows.count, width, wide);
+  }
+  for (std::int64_t row = 0; row < rows.count; ++row) {
+    const std::int64_t query = rows.first + row;
+    if (mask.range(query).empty()) {
+      store_empty<In>(launch, rows, query);
+      continue;
+    }
+    if constexpr (!reads_in_place<In>)
+      std::transform(wide.row(row), wide.row(row) + width, out.row(row), [](T value) { return from_real<In>(value); });
+    store_lse<T>(launch.outputs, rows.batch, rows.head, query, log_sum_exp(group.m[row], group.l[row]));
+  }
+}
+
+template <class In>
+void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScratch<Real<In>>& scratch) {
+  using T = Real<In>;
+  const Problem& problem = launch.plan.problem;
+  const Mask mask = mask_of(problem, live_keys(problem, launch.inputs, tile.batch));
+  const std::int64_t kv_head = tile.head / problem.group();
+  const auto q = rows_of<In>(launch.inputs.q, tile.batch, tile.head);
+  const auto k = rows_of<In>(launch.inputs.k, tile.batch, kv_head);
+  const auto v = rows_of<In>(launch.inputs.v, tile.batch, kv_head);
+  TileRule<T> rule;
+  rule.scores = score_rule<T>(problem, launch.inputs, tile.batch, tile.head);
+
+  const std::int64_t groups = tiles_of(tile.count, group_width<T>);
+  const auto rows_in = [&](std::int64_t group) {
+    const std::int64_t before = group * group_width<T>;
+    return QueryTile{tile.batch, tile.head, tile.first + before, std::min(group_width<T>, tile.count - before)};
+  };
+  for (std::int64_t index = 0; index < groups; ++index) {
+    const QueryTile rows = rows_in(index);
+    start_group<T>(real_rows(q, rows.first, rows.count, problem.head_dim, scratch.k), rows.count, problem,
+                   group_scratch(scratch, problem, index));
+  }
+  for_each_key_tile(mask, launch.plan.tile.keys, tile, [&](const KeyTile& keys) HWY_ATTR {
+    const auto k_tile = real_rows(k, keys.first, keys.count, problem.head_dim, scratch.k);
+    const auto v_tile = real_rows(v, keys.first, keys.count, problem.value_dim, scratch.v);
+    for (std::int64_t index = 0; index < groups; ++index) {
+      const QueryTile rows = rows_in(index);
+      const TileClass kind = classify(mask, rows.first, rows.count, keys.first, keys.count);
+      if (kind == TileClass::skip) continue;
+      const auto group = group_scratch(scratch, problem, index);
+      rule.edge = kind == TileClass::edge;
+      rule.distance = keys.first - mask.position(rows.first);
+      rule.first = group.first;
+      rule.last = group.last;
+      if (rule.edge) mark_visible(mask, rows.first, rows.count, keys, group.first, group.last);
+      const auto step = rows.count <= lanes_of<T> ? tile_step<T, 1> : tile_step<T, max_vectors>;
+      step(rule, group, k_tile, v_tile, keys.count, problem.head_dim, problem.value_dim);
+    }
+  });
+  for (std::int64_t index = 0; index < groups; ++index)
+    finish_group<In>(launch, rows_in(index), mask, group_scratch(scratch, problem, index));
+}
+
+// --------------------------------------------------------------------------------------------------- entry
+
+/// Queries at the end of a tile that go along D: those that would fill at most half a vector, the point where lanes along
+/// queries begin to win.
+template <class T>
+[[nodiscard]] inline std::int64_t rows_at_end(std::int64_t count) {
+  constexpr std::int64_t few = std::max<std::int64_t>(lanes_of<T> / 2, 1);
+  static_assert(few <= most_rows);
+  const std::int64_t over = count % lanes_of<T>;
+  return over <= few ? over : 0;
+}
+
+template <class In>
+void flash(const Launch& launch) {
+  using T = Real<In>;
+  const Plan& plan = launch.plan;
+  parallel_for(launch.executor, plan.lanes, item_count(plan.problem, plan.tile), [&](int lane, std::int64_t item) HWY_ATTR {
+    const QueryTile tile = item_at(plan.problem, plan.tile, item);
+    const std::int64_t rows = rows_at_end<T>(tile.count), columns = tile.count - rows;
+    std::byte* const scratch = launch.workspace.data() + static_cast<std::size_t>(lane) * plan.lane_bytes;
+    Carver for_columns(scratch), for_rows(scratch);
+    if (columns > 0)
+      flash_columns<In>(launch, {tile.batch, tile.head, tile.first, columns},
+                        ColumnScratch<T>(for_columns, plan.problem, plan.tile));
+    if (rows > 0)
+      flash_rows<In>(launch, {tile.batch, tile.head, tile.first + columns, rows},
+                     RowScratch<T>(for_rows, plan.problem, plan.tile));
+  });
+}
+
+void flash_any(const Launch& launch) {
+  switch (launch.plan.problem.dtype) {
+    case DType::f64: return flash<double>(launch);
+    case DType::f32: return flash<float>(launch);
+    case DType::f16: return flash<Float16>(launch);
+    default: return flash<BFloat16>(launch);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fresnel::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace fresnel::cpu {
+
+HWY_EXPORT(flash_any);
+
+void run_flash(const Launch& launch) {
+  version_for(HWY_DISPATCH_TABLE(flash_any), launch.plan.isa)(launch);
+}
+
+// 64 float queries are two groups of two 64-byte vectors. Narrower sets take 32 in more groups, so that half types are
+// still converted once for that many queries.
+Tile flash_tile(const Problem& problem, const Machine& machine) {
+  const std::int64_t bytes = machine.isa == Isa::avx3 ? 256 : 128;
+  return {bytes / static_cast<std::int64_t>(real_bytes(problem)), 64};
+}
+
+std::size_t flash_lane_bytes(const Problem& problem, const Tile& tile) {
+  // Columns and rows of a tile take turns in the same scratch.
+  const auto measure = [&](auto zero) {
+    using T = decltype(zero);
+    Carver rows(nullptr), columns(nullptr);
+    RowScratch<T>(rows, problem, tile);
+    ColumnScratch<T>(columns, problem, tile);
+    return std::max(rows.used(), columns.used());
+  };
+  return problem.dtype == DType::f64 ? measure(0.0) : measure(0.0f);
+}
+
+}  // namespace fresnel::cpu
+#endif  // HWY_ONCE

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the CPU kernels declare about their arithmetic. tests/kernels measures the exponential and the hyperbolic tangent
+// against these figures; docs/numerics.md turns them into budgets.
+#include "kernels/cpu/cpu.hpp"
+
+namespace fresnel::cpu {
+namespace {
+
+Roundings cpu_roundings(const char* row, const Problem& problem, const Tile& tile) {
+  Roundings roundings;
+  roundings.name = row;
+  const bool wide = problem.dtype == DType::f64;
+  const double unit = wide ? 0x1p-53 : 0x1p-24;
+  roundings.unit = unit;
+  roundings.least = wide ? 0x1p-1074 : 0x1p-149;
+  roundings.least_exp = wide ? 0x1p-1022 : 0x1p-126;  // exp_nonpositive gives 0 below the normal range
+  roundings.exp_constant = 2 * unit;
+  roundings.rescale = 2 * unit;
+  roundings.tanh = 8 * unit;
+  roundings.log = wide ? 2 * unit : 0x1p-50;  // taken in double either way
+  roundings.tile_keys = tile.keys;
+  return roundings;
+}
+
+}  // namespace
+
+Roundings flash_roundings(const Problem& problem, const Tile& tile) { return cpu_roundings("cpu.flash", problem, tile); }
+Roundings naive_roundings(const Problem& problem, const Tile& tile) { return cpu_roundings("cpu.naive", problem, tile); }
+
+}  // namespace fresnel::cpu

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vector primitives of the CPU kernels, compiled once per Highway target: loads that widen half types, loads of row tails
+// that never touch the next row, and exp and tanh with declared errors.
+
+#if defined(FRESNEL_KERNELS_CPU_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef FRESNEL_KERNELS_CPU_VECTOR_INL_H_
+#undef FRESNEL_KERNELS_CPU_VECTOR_INL_H_
+#else
+#define FRESNEL_KERNELS_CPU_VECTOR_INL_H_
+#endif
+
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "kernels/cpu/element.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace fresnel::cpu {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T>
+using Full = hn::ScalableTag<T>;
+template <class T>
+using Vector = hn::Vec<Full<T>>;
+
+/// Lanes of a vector of T; a constant on every target fresnel is compiled for.
+template <class T>
+inline constexpr std::int64_t lanes_of = HWY_LANES(T);
+
+template <class T>
+HWY_INLINE Vector<T> load(const T* from) {
+  return hn::LoadU(Full<T>(), from);
+}
+
+HWY_INLINE Vector<float> widen(BFloat16, hn::Vec<hn::Rebind<std::uint16_t, Full<float>>> bits) {
+  const Full<float> d;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<Full<float>>(), bits)));
+}
+
+HWY_INLINE Vector<float> widen(Float16, hn::Vec<hn::Rebind<std::uint16_t, Full<float>>> bits) {
+  const Full<float> d;
+#if HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON
+  return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, Full<float>>(), bits));
+#else
+  // As f16_to_float: the pattern read as a float is 2^-112 times the value; only Inf and NaN need a patch.
+  const hn::RebindToUnsigned<Full<float>> du;
+  const auto wide = hn::PromoteTo(du, bits);
+  const auto sign = hn::ShiftLeft<16>(hn::And(wide, hn::Set(du, 0x8000u)));
+  const auto magnitude = hn::ShiftLeft<13>(hn::And(wide, hn::Set(du, 0x7fffu)));
+  const auto finite = hn::Mul(hn::BitCast(d, magnitude), hn::Set(d, 0x1p112f));
+  const auto special = hn::BitCast(d, hn::Add(magnitude, hn::Set(du, 0x70000000u)));
+  const auto is_special = hn::Ge(hn::BitCast(d, magnitude), hn::BitCast(d, hn::Set(du, 0x0f800000u)));
+  return hn::Or(hn::IfThenElse(is_special, special, finite), hn::BitCast(d, sign));
+#endif
+}
+
+template <class Half>
+  requires(!reads_in_place<Half>)
+HWY_INLINE Vector<float> load(const Half* from) {
+  const hn::Rebind<std::uint16_t, Full<float>> dh;
+  return widen(Half{}, hn::LoadU(dh, reinterpret_cast<const std::uint16_t*>(from)));
+}
+
+/// The first `count` elements, zero in the other lanes; reads nothing beyond them.
+template <class In>
+HWY_INLINE Vector<Real<In>> load_first(const In* from, std::int64_t count) {
+#if HWY_TARGET <= HWY_AVX2
+  if constexpr (reads_in_place<In>) {
+    const Full<In> d;
+    return hn::MaskedLoad(hn::FirstN(d, static_cast<std::size_t>(count)), d, from);
+  }
+#endif
+  HWY_ALIGN In padded[lanes_of<Real<In>>] = {};
+  for (std::int64_t lane = 0; lane < count; ++lane) padded[lane] = from[lane];
+  return load(padded);
+}
+
+/// Polynomials of exp on |r| <= ln2 / 2, minimax in relative error with c0 = c1 = 1 (3.1e-9 and 3.6e-18), so that
+/// exp(0) is exactly 1. ln2 is split so that n * ln2_high is exact.
+template <class T>
+struct ExpTable;
+template <>
+struct ExpTable<float> {
+  static constexpr float coefficients[] = {0x1.6a23f2p-10f, 0x1.123a0ap-7f, 0x1.5558f2p-5f, 0x1.555492p-3f,
+                                           0x1.fffffcp-2f,  1.0f,           1.0f};
+  static constexpr float ln2_high = 0x1.63p-1f, ln2_low = -0x1.bd0106p-13f, log2e = 0x1.715476p0f;
+  static constexpr float round_shift = 0x1.8p23f;  ///< adding it leaves the nearest integer in the low bits
+  static constexpr float cutoff = -0x1.5d58p6f;    ///< ln 2^-126, rounded towards zero: below it the result is 0
+  static constexpr int mantissa_bits = 23;
+};
+template <>
+struct ExpTable<double> {
+  static constexpr double coefficients[] = {0x1.ad7f771a51dafp-26, 0x1.28ad6bf8553dfp-22, 0x1.71df2541fea82p-19,
+                                            0x1.a0199a137204dp-16, 0x1.a01a012a63d9ep-13, 0x1.6c16c184279eep-10,
+                                            0x1.1111111127bb3p-7,  0x1.5555555550887p-5,  0x1.55555555554fap-3,
+                                            0x1.000000000000ap-1,  1.0,                   1.0};
+  static constexpr double ln2_high = 0x1.62e42p-1, ln2_low = 0x1.fdf473de6af28p-22, log2e = 0x1.71547652b82fep0;
+  static constexpr double round_shift = 0x1.8p52;
+  static constexpr double cutoff = -0x1.6232bdd7abcp9;
+  static constexpr int mantissa_bits = 52;
+};
+
+/// exp(x) for x <= 0, -inf and NaN included: relative error below 2 u; exactly 1 at 0; 0 where the result would be
+/// subnormal (the roundings declare it as least_exp).
+template <class T>
+HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
+  using Table = ExpTable<T>;
+  const Full<T> d;
+  const hn::RebindToSigned<Full<T>> di;
+  const auto shift = hn::Set(d, Table::round_shift);
+  const auto shifted = hn::MulAdd(x, hn::Set(d, Table::log2e), shift);
+  const auto n = hn::Sub(shifted, shift);
+  auto r = hn::NegMulAdd(n, hn::Set(d, Table::ln2_high), x);
+  r = hn::NegMulAdd(n, hn::Set(d, Table::ln2_low), r);
+  auto polynomial = hn::Set(d, Table::coefficients[0]);
+  constexpr int terms = sizeof(Table::coefficients) / sizeof(T);
+  for (int term = 1; term < terms; ++term) polynomial = hn::MulAdd(polynomial, r, hn::Set(d, Table::coefficients[term]));
+  // The low bits of `shifted` hold n: moved into the exponent field they multiply by 2^n.
+  const auto exponent = hn::ShiftLeft<Table::mantissa_bits>(hn::BitCast(di, shifted));
+  const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, polynomial), exponent));
+  // NaN compares false and has to be kept: its polynomial is NaN, but integer arithmetic on it is not.
+  const auto result = hn::IfThenElse(hn::Eq(x, x), scaled, x);
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, Table::cutoff)), result);
+}
+
+/// c tanh(s / c): Highway's tanh, declared at 8 u, one division and one product.
+template <class T>
+HWY_INLINE Vector<T> soft_capped(Vector<T> s, T softcap) {
+  const Full<T> d;
+  const auto c = hn::Set(d, softcap);
+  return hn::Mul(c, hn::CallTanh(d, hn::Div(s, c)));
+}
+
+/// Sum of the lanes in a fixed order.
+template <class T>
+HWY_INLINE T sum_of(Vector<T> v) {
+  return hn::GetLane(hn::SumOfLanes(Full<T>(), v));
+}
+
+template <class T>
+HWY_INLINE T max_of(Vector<T> v) {
+  return hn::GetLane(hn::MaxOfLanes(Full<T>(), v));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace fresnel::cpu
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard toggled per target

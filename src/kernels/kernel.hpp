@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// A row of the catalogue: one kernel with its contract. Validation, dispatch, tests, documents and benchmarks are loops
+// over rows; a row and its formulas always compile, only `run` may be absent.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "fresnel/check.hpp"
+#include "fresnel/plan.hpp"
+#include "semantics/domain.hpp"
+
+namespace fresnel {
+
+/// What a kernel promises about equal bits (docs/semantics.md, "Same bits").
+enum class Determinism : std::uint8_t { bitwise };
+
+/// Everything `run` gets: a checked plan, views that fit it, and lanes x lane_bytes of 64-byte aligned scratch.
+struct Launch {
+  const Plan& plan;
+  const Inputs& inputs;
+  const Outputs& outputs;
+  std::span<std::byte> workspace;
+  Executor& executor;
+};
+
+struct Kernel {
+  std::string_view name;       ///< words with dots, e.g. "cpu.flash"
+  std::string_view blurb;      ///< one line for people
+  Device device = Device::cpu;
+  Domain domain;               ///< where it is right
+  Domain prefers;              ///< where it is chosen; an empty dtype set: only when forced or alone
+  Determinism determinism = Determinism::bitwise;
+  Tile (*tile)(const Problem&, const Machine&) = nullptr;
+  std::size_t (*lane_bytes)(const Problem&, const Tile&) = nullptr;
+  Cost (*cost)(const Problem&, const Tile&) = nullptr;
+  Roundings (*roundings)(const Problem&, const Tile&) = nullptr;
+  void (*run)(const Launch&) = nullptr;  ///< null: not built here
+};
+
+/// THE table, in order of preference.
+[[nodiscard]] std::span<const Kernel> catalogue();
+
+/// A row by name; null when there is none.
+[[nodiscard]] const Kernel* find_kernel(std::string_view name);
+
+}  // namespace fresnel

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The end of the corridor: run a plan, or walk the whole corridor at once.
+#include <fmt/format.h>
+
+#include "kernels/kernel.hpp"
+#include "planner/selection.hpp"
+#include "runtime/memory.hpp"
+
+namespace fresnel {
+namespace {
+
+/// True where two problems compute the same thing on tensors of the same shape; memory layout may differ, since a CPU
+/// row gives the same bits for every layout class.
+bool same_work(Problem first, const Problem& second) {
+  first.q = second.q;
+  first.k = second.k;
+  first.v = second.v;
+  first.o = second.o;
+  first.grad = second.grad;
+  return first == second;
+}
+
+/// The views have to describe the problem that was planned.
+Status views_fit(const Problem& problem, const Inputs& inputs, const Outputs& outputs) {
+  const Result<Problem> described = describe(problem.options, inputs, outputs);
+  if (!described) return described.refusal();
+  if (!same_work(*described, problem))
+    return Refusal{Fault::bad_input, "", "problem", "views of '" + print(*described) + "'", "views of '" + print(problem) + "'", ""};
+  return Done{};
+}
+
+/// A plan for this host, among the rows that are built.
+Result<Plan> plan_here(const Problem& problem, const PlanOptions& options) {
+  try {
+    return plan_among(problem, Machine::host(), options, true);
+  } catch (const Error& error) {  // FRESNEL_ISA or FRESNEL_THREADS is wrong
+    return error.refusal();
+  }
+}
+
+}  // namespace
+
+Status run(const Plan& plan, const Inputs& inputs, const Outputs& outputs, std::span<std::byte> workspace,
+           Executor& executor) {
+  if (plan.kernel == nullptr) return Refusal{Fault::bad_input, "", "plan", "an empty plan", "a plan made by plan()", ""};
+  if (plan.kernel->run == nullptr)
+    return Refusal{Fault::device, std::string(plan.kernel_name()), "build", "not part of this build", "a build with this kernel", ""};
+  if (!runs_here(plan.isa))
+    return Refusal{Fault::device, std::string(plan.kernel_name()), "isa", std::string(name(plan.isa)), "an instruction set of this host", ""};
+  if (const Status fit = views_fit(plan.problem, inputs, outputs); !fit) return fit;
+  if (workspace.size() < plan.workspace_bytes())
+    return Refusal{Fault::bad_input, "", "workspace", fmt::format("{} bytes", workspace.size()),
+                   fmt::format("at least {} bytes", plan.workspace_bytes()), ""};
+  if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)
+    return Refusal{Fault::bad_input, "", "workspace", "an address that is not a multiple of 64", "64-byte alignment", ""};
+  plan.kernel->run({plan, inputs, outputs, workspace, executor});
+  return Done{};
+}
+
+Result<Report> attend(const Problem& problem, const Inputs& inputs, const Outputs& outputs, const Context& context) {
+  if (const Status valid = validate(problem); !valid) return valid.refusal();
+  if (const Status fit = views_fit(problem, inputs, outputs); !fit) return fit.refusal();
+  if (const Status right = check_indices(problem, inputs); !right) return right.refusal();
+  Executor& executor = context.executor != nullptr ? *context.executor : default_executor();
+  PlanOptions options = context.options;
+  if (options.lanes == 0 && context.executor != nullptr) options.lanes = executor.width();
+  const Result<Plan> made = plan_here(problem, options);
+  if (!made) return made.refusal();
+
+  std::span<std::byte> workspace = context.workspace;
+  AlignedBuffer owned;
+  if (workspace.empty()) {
+    Result<AlignedBuffer> buffer = AlignedBuffer::allocate(made->workspace_bytes(), "workspace");
+    if (!buffer) return buffer.refusal();
+    owned = std::move(*buffer);
+    workspace = owned.span();
+  }
+  if (const Status done = run(*made, inputs, outputs, workspace, executor); !done) return done.refusal();
+  return Report{std::string(made->kernel_name()), *made};
+}
+
+Result<Report> attend(const Options& options, const Inputs& inputs, const Outputs& outputs, const Context& context) {
+  const Result<Problem> problem = describe(options, inputs, outputs);
+  if (!problem) return problem.refusal();
+  return attend(*problem, inputs, outputs, context);
+}
+
+}  // namespace fresnel

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planning: a pure function of Problem, Machine and options. It reads no pointers and no data; text is built only when
+// every row says no.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "planner/selection.hpp"
+
+namespace fresnel {
+namespace {
+
+Refusal unknown_kernel(const std::string& name) {
+  std::string known;
+  for (const Kernel& row : catalogue()) known += (known.empty() ? "" : ", ") + std::string(row.name);
+  return {Fault::bad_input, "", "kernel", "'" + name + "'", known, ""};
+}
+
+/// Lanes never exceed the work there is, so that small problems do not wake threads for nothing.
+int lanes_for(const Problem& problem, const Tile& tile, const Machine& machine, int asked) {
+  const int lanes = asked > 0 ? asked : std::max(machine.threads, 1);
+  const std::int64_t tiles = (problem.queries + tile.queries - 1) / tile.queries;
+  const std::int64_t items = problem.batch * problem.heads_q * tiles;
+  return static_cast<int>(std::clamp<std::int64_t>(items, 1, lanes));
+}
+
+Plan plan_for(const Kernel& row, const Problem& problem, const Machine& machine, const PlanOptions& options) {
+  Plan plan;
+  plan.problem = problem;
+  plan.kernel = &row;
+  plan.isa = machine.isa;
+  plan.tile = row.tile(problem, machine);
+  plan.lanes = lanes_for(problem, plan.tile, machine, options.lanes);
+  plan.lane_bytes = (row.lane_bytes(problem, plan.tile) + 63) / 64 * 64;
+  plan.cost = row.cost(problem, plan.tile);
+  return plan;
+}
+
+/// The reason of the row that would have been preferred; `explain` gives every row's.
+Refusal nobody_serves(const Problem& problem, const Machine& machine) {
+  for (const Kernel& row : catalogue())
+    if (auto refusal = refusal_of(row, problem, machine)) return *refusal;
+  return {Fault::unsupported, "", "device", std::string(name(machine.device)), "a device with a kernel in this build", ""};
+}
+
+}  // namespace
+
+std::string requested_kernel(const PlanOptions& options) {
+  if (!options.kernel.empty()) return options.kernel;
+  const char* const forced = std::getenv("FRESNEL_KERNEL");
+  return forced == nullptr ? "" : forced;
+}
+
+std::optional<Refusal> refusal_of(const Kernel& row, const Problem& problem, const Machine& machine) {
+  const auto refuse = [&](std::string argument, std::string given, std::string accepted) {
+    return Refusal{Fault::unsupported, std::string(row.name), std::move(argument), std::move(given),
+                   std::move(accepted), ""};
+  };
+  if (row.device != machine.device)
+    return refuse("device", std::string(name(machine.device)), std::string(name(row.device)));
+  if (auto refusal = refusal_of(row.domain, problem)) {
+    refusal->kernel = row.name;
+    return refusal;
+  }
+  return std::nullopt;
+}
+
+bool serves(const Kernel& row, const Problem& problem, const Machine& machine) {
+  return row.device == machine.device && admits(row.domain, problem);
+}
+
+Result<Plan> plan(const Problem& problem, const Machine& machine, const PlanOptions& options) {
+  return plan_among(problem, machine, options, false);
+}
+
+Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
+  if (const Status valid = validate(problem); !valid) return valid.refusal();
+  if (options.lanes < 0)
+    return Refusal{Fault::bad_input, "", "lanes", fmt::format("{}", options.lanes), "at least 1, or 0 for all threads", ""};
+
+  if (const std::string forced = requested_kernel(options); !forced.empty()) {
+    const Kernel* const row = find_kernel(forced);
+    if (row == nullptr) return unknown_kernel(forced);
+    if (auto refusal = refusal_of(*row, problem, machine)) return *refusal;
+    return plan_for(*row, problem, machine, options);
+  }
+  const Kernel* fallback = nullptr;
+  for (const Kernel& row : catalogue()) {
+    if (!serves(row, problem, machine) || (built_only && row.run == nullptr)) continue;
+    if (admits(row.prefers, problem)) return plan_for(row, problem, machine, options);
+    if (fallback == nullptr) fallback = &row;
+  }
+  if (fallback != nullptr) return plan_for(*fallback, problem, machine, options);
+  return nobody_serves(problem, machine);
+}
+
+std::string_view Plan::kernel_name() const { return kernel == nullptr ? std::string_view() : kernel->name; }
+
+std::string print(const Plan& plan) {
+  return fmt::format("{} on {}: tile {} x {}, {} split{}, {} lane{} of {} bytes, {:.3g} operations, {:.3g} bytes",
+                     plan.kernel_name(), name(plan.isa), plan.tile.queries, plan.tile.keys, plan.splits,
+                     plan.splits == 1 ? "" : "s", plan.lanes, plan.lanes == 1 ? "" : "s", plan.lane_bytes,
+                     plan.cost.operations, plan.cost.bytes);
+}
+
+Roundings roundings_of(const Plan& plan) { return plan.kernel->roundings(plan.problem, plan.tile); }
+
+std::vector<std::string> kernel_names() {
+  std::vector<std::string> names;
+  for (const Kernel& row : catalogue()) names.emplace_back(row.name);
+  return names;
+}
+
+}  // namespace fresnel

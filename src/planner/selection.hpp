@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which row of the catalogue serves a Problem on a Machine: the questions plan and explain share.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "kernels/kernel.hpp"
+
+namespace fresnel {
+
+/// The row asked for: PlanOptions::kernel, else FRESNEL_KERNEL, else empty.
+[[nodiscard]] std::string requested_kernel(const PlanOptions& options);
+
+/// Why a row does not serve the problem here; nothing when it does. Builds text.
+[[nodiscard]] std::optional<Refusal> refusal_of(const Kernel& row, const Problem& problem, const Machine& machine);
+
+/// plan(), choosing only among rows that are part of this build when `built_only`: planning for another machine ignores
+/// what is built here, running does not.
+[[nodiscard]] Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options,
+                                      bool built_only);
+
+/// The same question as refusal_of, without text.
+[[nodiscard]] bool serves(const Kernel& row, const Problem& problem, const Machine& machine);
+
+}  // namespace fresnel

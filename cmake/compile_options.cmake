@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# How every translation unit of this project is compiled: library, command line and tests alike. Set for the directory
+# and below, so that nothing here reaches a project that adds fresnel with add_subdirectory or finds it installed.
+
+# Fused multiply-adds are written where they are wanted (Highway's MulAdd). Elsewhere the compilers differ in which
+# products they fuse, and the same source would give different bits.
+add_compile_options(-ffp-contract=off -Wall -Wextra)
+if(FRESNEL_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+# g++ 12 sees overlapping copies in `"text" + std::string` where there are none (GCC bug 105651, mended in 13).
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  add_compile_options(-Wno-restrict)
+endif()
+
+# Vector sets compiled on x86: the baseline, AVX2 and AVX3. The value is the sum of the bits of AVX3_DL (7), SSE4 (11)
+# and SSSE3 (12) in hwy/detect_targets.h, as a number because the names may not be known yet where it is read.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  add_compile_definitions(HWY_DISABLED_TARGETS=0x1880)
+endif()
+
+# The baseline is one lane of plain C++ under every compiler: Highway's emulated vectors are off under GCC before 12.3, and
+# the bits of a result should not depend on which of the two a compiler gets.
+add_compile_definitions(HWY_BROKEN_EMU128=1)
+
+if(FRESNEL_SANITIZE)
+  string(REPLACE ";" "," sanitizers "${FRESNEL_SANITIZE}")
+  add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${sanitizers})
+endif()

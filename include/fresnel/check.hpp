@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 
@@ -37,15 +36,17 @@ struct Roundings {
   bool operator==(const Roundings&) const = default;
 };
 
-/// How one output tensor fared.
+/// How one output tensor fared. A share is error / budget: 0 where the error is 0, infinity where only the budget is 0
+/// or where a value that is not finite is wrong (its error is infinity, too).
 struct Judgement {
   std::int64_t count = 0;
   std::int64_t mismatches = 0;           ///< elements beyond the worst-case budget
   std::int64_t mismatches_probable = 0;  ///< elements beyond the probabilistic budget (reported, not judged)
   double max_error = 0;
-  double max_share = 0;                  ///< largest error / budget; 0 where both are 0, infinity where only the budget is
+  double max_share = 0;
   double max_share_probable = 0;
-  std::array<std::int64_t, 4> at{-1, -1, -1, -1};  ///< [b, h, i, d] of max_share ([b, h, i, -1] for lse)
+  /// [b, h, i, d] of max_share ([b, h, i, -1] for lse), the first of equals; all -1 where no element is off at all.
+  std::array<std::int64_t, 4> at{-1, -1, -1, -1};
 };
 
 struct Verdict {
@@ -54,14 +55,19 @@ struct Verdict {
   [[nodiscard]] bool ok() const { return o.mismatches == 0 && (!lse || lse->mismatches == 0); }
 };
 
-/// How a result of unknown origin is assumed to have been made: input dtype, float32 accumulator with u = 2^-23, tiles of
-/// 64 keys, P rounded to the input dtype (float64 accumulators for float64).
+/// How a result of unknown origin is assumed to have been made: input dtype, float32 accumulator with u = 2^-23, tiles
+/// of 64 keys, P rounded to the input dtype (float64 accumulators for float64), and functions as common libraries have
+/// them.
 [[nodiscard]] Roundings default_roundings(const Problem& problem);
 /// The roundings a row of the catalogue declares for a problem under a plan.
 [[nodiscard]] Roundings roundings_of(const Plan& plan);
 
-/// Judges `result` (o, and lse if present) for these inputs. Every element is compared; NaN matches only where the truth
-/// is not finite. Runs on `executor` (default: the pool).
+/// Judges `result`, o [B, Hq, Sq, Dv] in the problem's dtype and, if present, lse [B, Hq, Sq] in float32 (float64 for
+/// float64), of any strides, for these inputs; all of it in host memory. Every element is compared with a wider truth.
+/// A value that is not finite is right only where the truth is not finite either, where the output's type overflows, or
+/// where docs/numerics.md promises nothing finite. Runs on `executor` (default: the pool); no thread count changes a
+/// verdict. Refuses inputs or results that are not the problem's, indices out of range, and roundings that are no
+/// numbers.
 [[nodiscard]] Result<Verdict> check(const Problem& problem, const Inputs& inputs, const Outputs& result,
                                     const Roundings& roundings, Executor* executor = nullptr);
 

@@ -34,11 +34,13 @@ class Executor {
   virtual void run(int tasks, TaskRef task) = 0;
 };
 
-/// The process-wide pool of std::thread: created at first use, recreated after fork, never nested (a call from inside a
-/// task runs inline).
+/// The process-wide pool of std::thread, as wide as `Machine::host().threads`: threads start with the first job and again
+/// after fork; never nested (a call from inside a task runs inline). Several threads may call `run` at once. When a task
+/// throws, the others still run, then the first exception goes to the caller. Throws Error where Machine::detect refuses.
 [[nodiscard]] Executor& default_executor();
 
-/// A pool of its own with `threads` threads (the caller's included); 1 runs everything inline.
+/// A pool of its own with `threads` threads, the caller's included (below 1 counts as 1, and 1 runs everything inline).
+/// To be destroyed when no job is running.
 [[nodiscard]] std::unique_ptr<Executor> make_executor(int threads);
 
 }  // namespace fresnel

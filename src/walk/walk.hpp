@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of tiles for (Problem, Tile): the loop nest, written once. Kernels run it, the meter counts it.
+//
+// Work items are (batch, query head, query tile). Key tiles start at multiples of tile.keys from key 0, whatever the
+// mask, so that the partition of a row's keys, and with it the row's bits, depends on nothing but that row's own
+// sequence.
+//
+//          key tiles      0      1      2      3
+//     query tile 0       edge   skip   skip   skip       causal: items with more tiles come first, so that the
+//     query tile 1       full   edge   skip   skip       longest work starts earliest
+//     query tile 2       full   full   edge   skip
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "fresnel/plan.hpp"
+#include "semantics/mask.hpp"
+
+namespace fresnel {
+
+/// One work item of a forward walk.
+struct QueryTile {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;   ///< query head
+  std::int64_t first = 0;  ///< first query
+  std::int64_t count = 0;  ///< queries in the tile, the last one may be short
+};
+
+/// One key tile seen from a query tile, already clipped to the keys that any of its queries sees.
+struct KeyTile {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  TileClass kind = TileClass::skip;
+};
+
+[[nodiscard]] constexpr std::int64_t tiles_of(std::int64_t extent, std::int64_t tile) {
+  return extent / tile + (extent % tile != 0 ? 1 : 0);
+}
+
+/// Number of work items.
+[[nodiscard]] constexpr std::int64_t item_count(const Problem& problem, const Tile& tile) {
+  return problem.batch * problem.heads_q * tiles_of(problem.queries, tile.queries);
+}
+
+/// The item-th work item: query tiles vary slowest under causal, from the last (longest) to the first; heads of one kv
+/// group are neighbours, so that they share K and V in the caches.
+[[nodiscard]] constexpr QueryTile item_at(const Problem& problem, const Tile& tile, std::int64_t item) {
+  const std::int64_t tiles = tiles_of(problem.queries, tile.queries);
+  const std::int64_t heads = problem.batch * problem.heads_q;
+  const bool longest_first = problem.options.causal;
+  const std::int64_t index = longest_first ? tiles - 1 - item / heads : item % tiles;
+  const std::int64_t head = longest_first ? item % heads : item / tiles;
+  const std::int64_t first = index * tile.queries;
+  return {head / problem.heads_q, head % problem.heads_q, first, std::min(tile.queries, problem.queries - first)};
+}
+
+/// Calls visit(KeyTile) for the key tiles of one query tile in ascending key order, skipping those nobody sees.
+template <class Visit>
+constexpr void for_each_key_tile(const Mask& mask, std::int64_t tile_keys, const QueryTile& rows, Visit&& visit) {
+  const KeyRange range = mask.range(rows.first, rows.count);
+  if (range.empty()) return;
+  for (std::int64_t start = range.first / tile_keys * tile_keys; start < range.last; start += tile_keys) {
+    const std::int64_t first = std::max(start, range.first);
+    const std::int64_t last = std::min(start + tile_keys, range.last);
+    visit(KeyTile{first, last - first, classify(mask, rows.first, rows.count, first, last - first)});
+  }
+}
+
+}  // namespace fresnel

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work items over an executor: the one loop all kernels share. Items are handed out one by one from a counter, so
+// uneven items balance themselves; results may not depend on which lane takes which item.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "fresnel/executor.hpp"
+
+namespace fresnel {
+
+/// Calls fn(int lane, std::int64_t item) once for every item in [0, items), in at most `lanes` tasks (at least one, and
+/// no more than the executor is wide). A lane is one task: it owns slice `lane` of a workspace and takes its items one
+/// after another. Allocates nothing. A throw ends its lane; the others go on, and the executor passes the first
+/// exception on.
+template <class Function>
+void parallel_for(Executor& executor, int lanes, std::int64_t items, Function&& fn) {
+  if (items <= 0) return;
+  const int useful = std::max(1, std::min(lanes, executor.width()));
+  const int tasks = static_cast<int>(std::min<std::int64_t>(useful, items));
+  alignas(64) std::atomic<std::int64_t> next{0};  // a cache line of its own
+  auto lane_loop = [&](int lane) {
+    for (std::int64_t item; (item = next.fetch_add(1, std::memory_order_relaxed)) < items;) fn(lane, item);
+  };
+  executor.run(tasks, lane_loop);
+}
+
+}  // namespace fresnel

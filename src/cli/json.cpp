@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values as JSON: see json.hpp. Field names are those of the public structs.
+#include "cli/json.hpp"
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "cli/words.hpp"
+
+namespace fresnel::cli {
+namespace {
+
+Json to_json(const Bounds& bounds) {
+  Json json{{"least", bounds.least}};
+  json["most"] = bounds.most == INT64_MAX ? Json(nullptr) : Json(bounds.most);
+  return json;
+}
+
+}  // namespace
+
+Json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+Json number(const std::optional<double>& value) { return value ? number(*value) : Json(nullptr); }
+
+Json to_json(const Refusal& refusal) {
+  Json json{{"argument", refusal.argument},
+            {"given", refusal.given},
+            {"accepted", refusal.accepted},
+            {"message", refusal.message()}};
+  if (!refusal.kernel.empty()) json["kernel"] = refusal.kernel;
+  if (!refusal.nearest.empty()) json["nearest"] = refusal.nearest;
+  return json;
+}
+
+Json to_json(const Judgement& judgement, int rank) {
+  Json at = nullptr;
+  if (judgement.at[0] >= 0) at = std::vector<std::int64_t>(judgement.at.begin(), judgement.at.begin() + rank);
+  return {{"count", judgement.count},
+          {"mismatches", judgement.mismatches},
+          {"max_error", number(judgement.max_error)},
+          {"max_share", number(judgement.max_share)},
+          {"at", at},
+          {"mismatches_probable", judgement.mismatches_probable},
+          {"max_share_probable", number(judgement.max_share_probable)}};
+}
+
+Json to_json(const Verdict& verdict) {
+  Json outputs{{"o", to_json(verdict.o, 4)}};
+  if (verdict.lse) outputs["lse"] = to_json(*verdict.lse, 3);
+  return {{"ok", verdict.ok()}, {"outputs", outputs}};
+}
+
+Json to_json(const Domain& domain) {
+  return {{"dtypes", names_of(domain.dtypes)},
+          {"head_dim", to_json(domain.head_dim)},
+          {"value_dim", to_json(domain.value_dim)},
+          {"queries", to_json(domain.queries)},
+          {"keys", to_json(domain.keys)},
+          {"features", names_of(domain.features)},
+          {"axis_orders", names_of(domain.axis_orders)},
+          {"unaligned", domain.unaligned},
+          {"isolates_hidden_values", domain.isolates_hidden_values}};
+}
+
+Json to_json(const Roundings& roundings) {
+  // A binding, so that a field added to the struct does not compile until it is printed here.
+  const auto& [name, unit, unit_p, least_p, sums_rounded_p, least, least_exp, flushes_inputs, exp_constant, exp_slope,
+               rescale, tanh, log, log2_scores, tile_keys, running_sum, splits, dot_lanes] = roundings;
+  return {{"name", name},
+          {"unit", unit},
+          {"unit_p", unit_p},
+          {"least_p", least_p},
+          {"sums_rounded_p", sums_rounded_p},
+          {"least", least},
+          {"least_exp", least_exp},
+          {"flushes_inputs", flushes_inputs},
+          {"exp_constant", exp_constant},
+          {"exp_slope", exp_slope},
+          {"rescale", rescale},
+          {"tanh", tanh},
+          {"log", log},
+          {"log2_scores", log2_scores},
+          {"tile_keys", tile_keys},
+          {"running_sum", running_sum},
+          {"splits", splits},
+          {"dot_lanes", dot_lanes}};
+}
+
+void emit(const Json& document) {
+  // Names taken from arguments and files need not be UTF-8; a document must be.
+  const std::string text = document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace fresnel::cli

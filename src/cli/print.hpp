@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Words and tables for people: units, bars, colours and aligned columns. Nothing here knows about attention.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace fresnel::cli {
+
+/// Colours, where standard output is a terminal and NO_COLOR is unset; plain text elsewhere.
+class Paint {
+ public:
+  explicit Paint(bool on) : on_(on) {}
+  [[nodiscard]] static Paint of_stdout();
+
+  [[nodiscard]] std::string good(std::string_view text) const { return wrapped("32", text); }
+  [[nodiscard]] std::string bad(std::string_view text) const { return wrapped("1;31", text); }
+  [[nodiscard]] std::string strong(std::string_view text) const { return wrapped("1", text); }
+  [[nodiscard]] std::string faint(std::string_view text) const { return wrapped("2", text); }
+  [[nodiscard]] std::string accent(std::string_view text) const { return wrapped("36", text); }
+  /// "RIGHT" or "WRONG".
+  [[nodiscard]] std::string verdict(bool ok) const { return ok ? good("RIGHT") : bad("WRONG"); }
+
+ private:
+  [[nodiscard]] std::string wrapped(std::string_view code, std::string_view text) const;
+  bool on_;
+};
+
+/// Bytes in decimal units: "512 B", "1.25 MB".
+[[nodiscard]] std::string bytes(double count);
+/// Sizes of caches in binary units: "32 KiB".
+[[nodiscard]] std::string binary_bytes(std::int64_t count);
+/// Seconds: "12.3 ms".
+[[nodiscard]] std::string seconds(double value);
+/// Operations per second: "44.3 GFLOP/s", "1.21 TFLOP/s".
+[[nodiscard]] std::string rate(double operations_per_second);
+/// A share as percent: "12%", "0.4%"; infinity is "inf".
+[[nodiscard]] std::string percent(double share);
+/// Three significant digits: "1.23e-07".
+[[nodiscard]] std::string small(double value);
+/// Digits in groups of three: "72,000".
+[[nodiscard]] std::string grouped(std::int64_t count);
+
+/// A horizontal bar of `share` (0 to 1) of `width` columns, in eighths of a column.
+[[nodiscard]] std::string bar(double share, int width);
+
+/// Aligned columns, two spaces apart.
+class Table {
+ public:
+  enum class Align { left, right };
+  struct Column {
+    std::string head;
+    Align align = Align::left;
+  };
+
+  explicit Table(std::vector<Column> head) : head_(std::move(head)) {}
+  /// One cell for each column; missing ones are empty.
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  [[nodiscard]] std::string text(const Paint& paint) const;
+  /// The same table for documents.
+  [[nodiscard]] std::string markdown() const;
+
+ private:
+  std::vector<Column> head_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// One line of progress on standard error for work of more than two seconds; silent where it is no terminal.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void say(std::string_view what);
+
+ private:
+  bool terminal_;
+  bool shown_ = false;
+  double started_;
+};
+
+}  // namespace fresnel::cli

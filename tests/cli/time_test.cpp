@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// `fresnel time`: verified, then timed. No test here looks at how long anything took.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cli/program.hpp"
+
+namespace fresnel::test {
+namespace {
+
+TEST(Time, EveryRowThatFitsIsVerifiedAndTimed) {
+  const Run run =
+      fresnel({"time", "b1 h2 q65 k65 d32 f32 causal", "b1 h1 q1 k200 d64 bf16", "--seconds", "0.05", "--json"});
+  ASSERT_EQ(run.code, 0) << shown(run);
+  EXPECT_EQ(run.err, "");
+  const Json rows = run.json()["rows"];
+  ASSERT_EQ(rows.size(), 4u) << shown(run);  // two problems, cpu.flash and cpu.naive
+  for (const Json& row : rows) {
+    for (const char* field :
+         {"problem", "kernel", "threads", "median_seconds", "tflops", "gbps", "share_of_floor", "samples"})
+      EXPECT_TRUE(row.contains(field)) << field << shown(run);
+    EXPECT_TRUE(row["ok"].get<bool>());
+    EXPECT_TRUE(row["check"]["ok"].get<bool>());
+    std::vector<double> samples = row["samples"].get<std::vector<double>>();
+    ASSERT_FALSE(samples.empty());
+    std::sort(samples.begin(), samples.end());
+    const double median = row["median_seconds"].get<double>();
+    EXPECT_GE(median, samples.front());
+    EXPECT_LE(median, samples.back());
+  }
+  EXPECT_EQ(rows[0]["samples"].size(), rows[1]["samples"].size()) << "interleaved rows have equally many runs";
+}
+
+TEST(Time, OnlyTheKernelsAskedFor) {
+  const Run run = fresnel({"time", "b1 h1 q33 k33 d16 f32", "--kernel", "cpu.naive", "--threads", "1", "--seconds",
+                           "0.01", "--inputs", "large", "--json"});
+  ASSERT_EQ(run.code, 0) << shown(run);
+  ASSERT_EQ(run.json()["rows"].size(), 1u);
+  EXPECT_EQ(run.json()["rows"][0]["kernel"], "cpu.naive");
+  EXPECT_EQ(run.json()["rows"][0]["threads"], 1);
+}
+
+TEST(Time, TableForPeople) {
+  const Run run = fresnel({"time", "b1 h1 q33 k33 d16 f32", "--seconds", "0.01"});
+  ASSERT_EQ(run.code, 0) << shown(run);
+  for (const char* word :
+       {"b1 h1 q33 k33 d16 f32", "cpu.flash", "cpu.naive", "RIGHT", "median", "FLOP/s", "not measured"})
+    EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
+}
+
+TEST(Time, EmptyProblems) {
+  const Run run = fresnel({"time", "b1 h1 q0 k4 d8 f32", "b0 h1 q4 k4 d8 f32", "--seconds", "0.01", "--json"});
+  EXPECT_EQ(run.code, 0) << shown(run);
+  EXPECT_TRUE(run.json().is_object()) << shown(run);
+}
+
+}  // namespace
+}  // namespace fresnel::test

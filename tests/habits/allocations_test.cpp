@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// `run` takes no memory: malloc and its relatives are replaced in this program and counted while a plan runs, on every
+// thread. Only for glibc without sanitizers, which replace malloc themselves; elsewhere the tests are skipped.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <atomic>
+
+#include "habits/habits.hpp"
+#include "support/toy.hpp"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define FRESNEL_SANITIZED 1
+#endif
+#endif
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(FRESNEL_SANITIZED)
+#define FRESNEL_COUNTS_MALLOC 1
+#endif
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<int> taken{0};
+
+[[maybe_unused]] void note() {
+  if (counting.load(std::memory_order_relaxed)) ++taken;
+}
+}  // namespace
+
+#ifdef FRESNEL_COUNTS_MALLOC
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+
+void* malloc(size_t bytes) {
+  note();
+  return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  note();
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* memory, size_t bytes) {
+  note();
+  return __libc_realloc(memory, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  note();
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** memory, size_t alignment, size_t bytes) {
+  note();
+  *memory = __libc_memalign(alignment, bytes);
+  return *memory == nullptr ? 12 : 0;
+}
+}
+#endif
+
+namespace fresnel::test {
+namespace {
+
+bool can_count() {
+#ifdef FRESNEL_COUNTS_MALLOC
+  return true;
+#else
+  return false;
+#endif
+}
+
+/// How often memory was taken by run itself, on this executor.
+int memory_taken(const Runner& runner, const Problem& problem, Executor& executor) {
+  const Scenario scenario(problem, 31);
+  Answer answer = compute(runner, scenario, {4, &executor});  // pools and tables of first use are made here
+  AlignedBytes workspace(answer.plan.workspace_bytes());
+  const Inputs inputs = scenario.inputs();
+  const Outputs outputs = answer.outputs();
+  taken = 0;
+  counting = true;
+  const Status status = run(answer.plan, inputs, outputs, workspace, executor);
+  counting = false;
+  if (!status) throw BrokenRun(status.refusal().message());
+  return taken;
+}
+
+const std::vector<std::string> lines{"b2 h4/2 q70 k150 d64 f32 causal", "b1 h2 q1 k300 d33/20 f32 cap5 alibi:batch",
+                                     "b2 h2 q9 k9 d8 f32 w2,0 lens bshd unaligned", "b1 h1 q3 k0 d8 f32"};
+
+TEST(Allocations, RunTakesNoMemory) {
+  if (!can_count()) GTEST_SKIP() << "malloc is not ours to replace here";
+  SerialExecutor serial;
+  for (const Runner& runner : catalogue_runners())
+    for (const Problem& problem : problems_for(runner, lines))
+      for (Executor* executor : {static_cast<Executor*>(&serial), &default_executor()})
+        EXPECT_EQ(memory_taken(runner, problem, *executor), 0) << runner.name() << ": " << print(problem);
+}
+
+TEST(Allocations, ARowThatTakesMemoryIsCaught) {
+  if (!can_count()) GTEST_SKIP() << "malloc is not ours to replace here";
+  SerialExecutor serial;
+  const Runner honest(toy_row(Mistake::none), Isa::baseline, false),
+      greedy(toy_row(Mistake::allocates), Isa::baseline, false);
+  for (const Problem& problem : problems_for(honest, lines)) {
+    EXPECT_EQ(memory_taken(honest, problem, serial), 0) << print(problem);
+    EXPECT_GT(memory_taken(greedy, problem, serial), 0) << print(problem);
+  }
+}
+
+}  // namespace
+}  // namespace fresnel::test

@@ -18,6 +18,9 @@ endif()
 # and SSSE3 (12) in hwy/detect_targets.h, as a number because the names may not be known yet where it is read.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
   add_compile_definitions(HWY_DISABLED_TARGETS=0x1880)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  # On Arm NEON alone: the kernels keep arrays of vectors, which scalable vectors (SVE, bits 24 to 27) do not allow.
+  add_compile_definitions(HWY_DISABLED_TARGETS=0x0F000000)
 endif()
 
 # The baseline is one lane of plain C++ under every compiler: Highway's emulated vectors are off under GCC before 12.3, and

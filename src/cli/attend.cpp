@@ -3,6 +3,7 @@
 // judges when asked, writes the result, and shows what one query row attends to. All of it fits one screen.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <utility>
@@ -138,9 +139,9 @@ void print_json(const Request& request, const CaseRun& run, const Outcome& outco
                 {"tflops", number(outcome.operations / median * 1e-12)},
                 {"share_of_floor", outcome.floor ? number(outcome.floor->share(median)) : Json(nullptr)},
                 {"floor_seconds", outcome.floor ? number(outcome.floor->seconds) : Json(nullptr)},
-                {"bytes_moved", number(outcome.plan.cost.bytes)},
-                {"bytes_unfused", number(outcome.plan.cost.bytes_unfused)},
-                {"score_bytes", number(outcome.plan.cost.score_bytes)},
+                {"bytes_moved", std::llround(outcome.plan.cost.bytes)},
+                {"bytes_unfused", std::llround(outcome.plan.cost.bytes_unfused)},
+                {"score_bytes", std::llround(outcome.plan.cost.score_bytes)},
                 {"gradients", nullptr}};
   if (outcome.verdict) document["check"] = to_json(*outcome.verdict);
   if (outcome.expected) document["expected"] = to_json(*outcome.expected);

@@ -79,8 +79,9 @@ Result<bool> Usage::parse(std::vector<std::string> words) {
 Refusal Usage::reworded(const std::string& error) const {
   for (const CLI::Option* option : app_->get_options()) {
     const std::string name = option->get_name();
-    if (!error.starts_with(name)) continue;
-    if (option->get_expected_max() == 0) return refuse(name, "a value", "no value");
+    const bool is_flag = option->get_expected_max() == 0;  // of flags CLI11 leaves out the dashes
+    if (!error.starts_with(is_flag ? name.substr(name.find_first_not_of('-')) : name)) continue;
+    if (is_flag) return refuse(name, "a value", "no value");
     if (error.find("At Most") != std::string::npos) return refuse(name, "more than once", "once");
     return refuse(name, "nothing", "a value");
   }

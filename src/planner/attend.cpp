@@ -61,9 +61,8 @@ Result<Report> attend(const Problem& problem, const Inputs& inputs, const Output
   if (const Status valid = validate(problem); !valid) return valid.refusal();
   if (const Status fit = views_fit(problem, inputs, outputs); !fit) return fit.refusal();
   if (const Status right = check_indices(problem, inputs); !right) return right.refusal();
-  Executor& executor = context.executor != nullptr ? *context.executor : default_executor();
   PlanOptions options = context.options;
-  if (options.lanes == 0 && context.executor != nullptr) options.lanes = executor.width();
+  if (options.lanes == 0 && context.executor != nullptr) options.lanes = context.executor->width();
   const Result<Plan> made = plan_here(problem, options);
   if (!made) return made.refusal();
 
@@ -75,6 +74,7 @@ Result<Report> attend(const Problem& problem, const Inputs& inputs, const Output
     owned = std::move(*buffer);
     workspace = owned.span();
   }
+  Executor& executor = context.executor != nullptr ? *context.executor : default_executor();
   if (const Status done = run(*made, inputs, outputs, workspace, executor); !done) return done.refusal();
   return Report{std::string(made->kernel_name()), *made};
 }

@@ -281,12 +281,15 @@ struct Column {
   double large;      ///< bound of max_j |v_j|
 };
 
+/// The smaller of a sum and its bound; a sum that overflowed, or met infinity times zero on the way, yields the bound.
+double bounded(double sum, double bound) { return std::isfinite(sum) ? std::min(sum, bound) : bound; }
+
 /// How far the accumulated output, before it is stored, may be from the truth.
 double accumulated_error(const Row& row, const Weights& weights, const Column& column) {
   const Roundings& roundings = row.roundings;
   const double o = std::abs(column.o), row_sum = least_row_sum(row, weights);
-  const double moved = std::min(column.deviation, column.far);  // E
-  const double size = std::min(column.mass, column.large);      // W
+  const double moved = bounded(column.deviation, column.far);  // E
+  const double size = bounded(column.mass, column.large);      // W
   const double rounded_p = roundings.sums_rounded_p ? 0 : roundings.unit_p;
   const double numerator = moved + times(rounded_p + row.sum_growth(0) * (1 + rounded_p), size);
   const double quotient = numerator + times(row.sum_growth(3), o + numerator);  // T

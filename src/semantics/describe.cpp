@@ -79,7 +79,8 @@ Objection objection_to_agreement(const Call& call) {
   } pairs[] = {{call.q, call.k, 0, 0}, {call.q, call.v, 0, 0}, {call.q, call.o, 0, 0},
                {call.q, call.o, 1, 1}, {call.q, call.o, 2, 2}, {call.q, call.k, 3, 3},
                {call.k, call.v, 1, 1}, {call.k, call.v, 2, 2}, {call.v, call.o, 3, 3}};
-  const auto objection = [](const Tensor& first, const Tensor& second, int first_axis, int second_axis) {
+  const auto objection = [](const Tensor& first, const Tensor& second, int first_axis, int second_axis) -> Objection {
+    if (first.view.sizes[first_axis] == second.view.sizes[second_axis]) return std::nullopt;  // the reason costs memory
     return objection_to_extent(second, second_axis, first.view.sizes[first_axis],
                                fmt::format("as on axis {} of {} {}", first_axis, first.name, print_sizes(first.view)));
   };

@@ -39,14 +39,16 @@ void expect_judgement(const Json& judgement, std::size_t rank) {
   for (const char* field : {"count", "mismatches", "max_error", "max_share", "at"})
     EXPECT_TRUE(judgement.contains(field)) << judgement;
   EXPECT_TRUE(judgement["count"].is_number_integer() && judgement["mismatches"].is_number_integer()) << judgement;
-  if (!judgement["at"].is_null()) EXPECT_EQ(judgement["at"].size(), rank) << judgement;
+  if (!judgement["at"].is_null()) {
+    EXPECT_EQ(judgement["at"].size(), rank) << judgement;
+  }
 }
 
 TEST(Attend, EveryDenseCaseIsRightByTheOracleAndByItsExpectedValues) {
   ASSERT_GE(dense_cases().size(), 15u);
   for (const std::string& path : dense_cases()) {
     SCOPED_TRACE(path);
-    const Run run = fresnel({"attend", path, "--check", "--json"});
+    const Outcome run = fresnel({"attend", path, "--check", "--json"});
     EXPECT_EQ(run.code, 0) << shown(run);
     EXPECT_EQ(run.err, "") << shown(run);
     const Json json = run.json();
@@ -61,7 +63,7 @@ TEST(Attend, EveryDenseCaseIsRightByTheOracleAndByItsExpectedValues) {
 }
 
 TEST(Attend, JsonHasTheDesignedFields) {
-  const Run run = fresnel({"attend", data_case("dense_gqa"), "--json"});
+  const Outcome run = fresnel({"attend", data_case("dense_gqa"), "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   const Json json = run.json();
   for (const char* field :
@@ -77,15 +79,15 @@ TEST(Attend, JsonHasTheDesignedFields) {
 
 TEST(Attend, TheKernelThatWasAskedForRan) {
   for (const char* kernel : {"cpu.flash", "cpu.naive"}) {
-    const Run option = fresnel({"attend", data_case("dense_small"), "--kernel", kernel, "--json"});
+    const Outcome option = fresnel({"attend", data_case("dense_small"), "--kernel", kernel, "--json"});
     EXPECT_EQ(option.json()["kernel"], kernel) << shown(option);
-    const Run variable = fresnel({"attend", data_case("dense_small"), "--json"}, {{"FRESNEL_KERNEL", kernel}});
+    const Outcome variable = fresnel({"attend", data_case("dense_small"), "--json"}, {{"FRESNEL_KERNEL", kernel}});
     EXPECT_EQ(variable.json()["kernel"], kernel) << shown(variable);
   }
 }
 
 TEST(Attend, ScreenForPeople) {
-  const Run run = fresnel({"attend", model_case, "--check"});
+  const Outcome run = fresnel({"attend", model_case, "--check"});
   ASSERT_EQ(run.code, 0) << shown(run);
   expect_one_screen(run.out);
   EXPECT_EQ(run.out.find('\x1b'), std::string::npos) << "colours without a terminal";
@@ -96,14 +98,14 @@ TEST(Attend, ScreenForPeople) {
 }
 
 TEST(Attend, GradientsThatCannotBeComputedAreSaidToBeMissing) {
-  const Run run = fresnel({"attend", data_case("dense_small")});
+  const Outcome run = fresnel({"attend", data_case("dense_small")});
   EXPECT_NE(run.out.find("gradients  not computed (no backward kernel yet)"), std::string::npos) << shown(run);
-  const Run without = fresnel({"attend", model_case});
+  const Outcome without = fresnel({"attend", model_case});
   EXPECT_EQ(without.out.find("gradients"), std::string::npos) << shown(without);
 }
 
 TEST(Attend, ShowsWhatTheChosenRowAttendsTo) {
-  const Run run = fresnel({"attend", model_case, "--json"});
+  const Outcome run = fresnel({"attend", model_case, "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   const Json shown_row = run.json()["attended"];
   EXPECT_EQ(shown_row["head"], 4);
@@ -125,7 +127,7 @@ TEST(Attend, ShowsWhatTheChosenRowAttendsTo) {
 }
 
 TEST(Attend, RowsCanBeShownWithoutTokens) {
-  const Run run = fresnel({"attend", data_case("dense_small"), "--head", "1", "--json"});
+  const Outcome run = fresnel({"attend", data_case("dense_small"), "--head", "1", "--json"});
   const Json row = run.json()["attended"];
   EXPECT_EQ(row["head"], 1) << shown(run);
   EXPECT_EQ(row["query"], 7);
@@ -141,7 +143,7 @@ TEST(Attend, HostileTokensArePrintedEscaped) {
   TensorFile file = TensorFile::small_case();
   file.metadata["tokens"] = R"(["\u001b[2J", "\u202egnal", "a\nb", "漢字", "", "ok"])";
   file.write(folder.file("case.safetensors"));
-  const Run run = fresnel({"attend", folder.file("case.safetensors")});
+  const Outcome run = fresnel({"attend", folder.file("case.safetensors")});
   ASSERT_EQ(run.code, 0) << shown(run);
   EXPECT_EQ(run.out.find('\x1b'), std::string::npos) << shown(run);
   EXPECT_EQ(run.out.find("\u202e"), std::string::npos) << shown(run);
@@ -155,10 +157,10 @@ TEST(Attend, WritesItsResultAndReadsItBack) {
   const std::string out = folder.file("out.safetensors");
   for (const char* name : {"dense_small", "dense_bf16", "dense_f16", "dense_f64", "dense_seqlens", "dense_value_dim"}) {
     SCOPED_TRACE(name);
-    const Run run = fresnel({"attend", data_case(name), "-o", out});
+    const Outcome run = fresnel({"attend", data_case(name), "-o", out});
     ASSERT_EQ(run.code, 0) << shown(run);
     EXPECT_EQ(folder.contents(), std::vector<std::string>{"out.safetensors"});
-    const Run judged = fresnel({"check", data_case(name), out, "--roundings", "cpu.flash", "--json"});
+    const Outcome judged = fresnel({"check", data_case(name), out, "--roundings", "cpu.flash", "--json"});
     EXPECT_EQ(judged.code, 0) << shown(judged);
     EXPECT_TRUE(judged.json()["outputs"].contains("lse")) << shown(judged);
   }
@@ -169,7 +171,7 @@ TEST(Attend, SameFileForAnyNumberOfThreads) {
   std::string first;
   for (const char* threads : {"1", "2", "7"}) {
     const std::string out = folder.file("out.safetensors");
-    const Run run = fresnel({"attend", model_case, "-o", out, "--threads", threads});
+    const Outcome run = fresnel({"attend", model_case, "-o", out, "--threads", threads});
     ASSERT_EQ(run.code, 0) << shown(run);
     if (first.empty()) first = read_bytes(out);
     EXPECT_EQ(read_bytes(out), first) << threads;
@@ -185,7 +187,7 @@ TEST(Attend, WrongExpectedValuesAreFoundAndTheResultIsStillWritten) {
   value += 1e-3;
   std::memcpy(bytes.data() + 8 * 5, &value, 8);
   file.write(folder.file("case.safetensors"));
-  const Run run =
+  const Outcome run =
       fresnel({"attend", folder.file("case.safetensors"), "--check", "--json", "-o", folder.file("out.safetensors")});
   EXPECT_EQ(run.code, 1) << shown(run);
   const Json json = run.json();
@@ -194,7 +196,7 @@ TEST(Attend, WrongExpectedValuesAreFoundAndTheResultIsStillWritten) {
   EXPECT_EQ(json["expected"]["outputs"]["o"]["mismatches"], 1);
   EXPECT_EQ(json["expected"]["outputs"]["o"]["at"], Json({0, 0, 0, 5}));
   EXPECT_TRUE(std::filesystem::exists(folder.file("out.safetensors")));
-  const Run plain = fresnel({"attend", folder.file("case.safetensors"), "--check"});
+  const Outcome plain = fresnel({"attend", folder.file("case.safetensors"), "--check"});
   EXPECT_EQ(plain.code, 1);
   EXPECT_NE(plain.out.find("WRONG"), std::string::npos) << shown(plain);
   EXPECT_EQ(fresnel({"attend", folder.file("case.safetensors")}).code, 0) << "not judged without --check";
@@ -213,7 +215,7 @@ TEST(Attend, EmptyExtents) {
     file.set_f32("v", kv);
     file.write(folder.file("case.safetensors"));
     for (const char* json : {"--check", "--json"}) {
-      const Run run =
+      const Outcome run =
           fresnel({"attend", folder.file("case.safetensors"), "--check", json, "-o", folder.file("out.safetensors")});
       EXPECT_EQ(run.code, 0) << shown(run);
     }

@@ -16,7 +16,7 @@ namespace {
 /// A result of our own for a case, ready to be tampered with.
 TensorFile result_of(const Folder& folder, const std::string& name) {
   const std::string path = folder.file("result.safetensors");
-  const Run run = fresnel({"attend", data_case(name), "-o", path});
+  const Outcome run = fresnel({"attend", data_case(name), "-o", path});
   EXPECT_EQ(run.code, 0) << shown(run);
   return TensorFile::read(path);
 }
@@ -34,7 +34,7 @@ float at(const std::string& bytes, std::size_t index) {
 TEST(Check, AGoodResultIsRight) {
   const Folder folder;
   result_of(folder, "dense_small").write(folder.file("result.safetensors"));
-  const Run run = fresnel({"check", data_case("dense_small"), folder.file("result.safetensors")});
+  const Outcome run = fresnel({"check", data_case("dense_small"), folder.file("result.safetensors")});
   EXPECT_EQ(run.code, 0) << shown(run);
   for (const char* word :
        {"output", "values", "wrong", "of budget", "of probable", "where", "256", "lse", "RIGHT", "default"})
@@ -49,7 +49,7 @@ TEST(Check, OneTamperedValueIsFoundWhereItIs) {
   TensorFile file = result_of(folder, "dense_small");
   change(file.bytes_of("o"), index, at(file.bytes_of("o"), index) + 1e-3f);
   file.write(path);
-  const Run run = fresnel({"check", data_case("dense_small"), path, "--json"});
+  const Outcome run = fresnel({"check", data_case("dense_small"), path, "--json"});
   EXPECT_EQ(run.code, 1) << shown(run);
   EXPECT_EQ(run.err, "");
   const Json json = run.json();
@@ -60,7 +60,7 @@ TEST(Check, OneTamperedValueIsFoundWhereItIs) {
   EXPECT_NEAR(json["outputs"]["o"]["max_error"].get<double>(), 1e-3, 1e-5);
   EXPECT_GT(json["outputs"]["o"]["max_share"].get<double>(), 1);
   EXPECT_EQ(json["outputs"]["lse"]["mismatches"], 0);
-  const Run plain = fresnel({"check", data_case("dense_small"), path});
+  const Outcome plain = fresnel({"check", data_case("dense_small"), path});
   EXPECT_EQ(plain.code, 1);
   EXPECT_NE(plain.out.find("[0, 1, 3, 5]"), std::string::npos) << shown(plain);
   EXPECT_NE(plain.out.find("WRONG"), std::string::npos) << shown(plain);
@@ -79,7 +79,7 @@ TEST(Check, LseIsJudgedToo) {
   EXPECT_EQ(json["outputs"]["lse"]["at"], Json({0, 1, 1}));
   file.remove("lse");
   file.write(path);
-  const Run without = fresnel({"check", data_case("dense_small"), path, "--json"});
+  const Outcome without = fresnel({"check", data_case("dense_small"), path, "--json"});
   EXPECT_EQ(without.code, 0) << shown(without);
   EXPECT_FALSE(without.json()["outputs"].contains("lse"));
 }
@@ -90,7 +90,7 @@ TEST(Check, NaNIsWrongAndPrintedAsAString) {
   TensorFile file = result_of(folder, "dense_small");
   change(file.bytes_of("o"), 0, std::numeric_limits<float>::quiet_NaN());
   file.write(path);
-  const Run run = fresnel({"check", data_case("dense_small"), path, "--json"});
+  const Outcome run = fresnel({"check", data_case("dense_small"), path, "--json"});
   EXPECT_EQ(run.code, 1) << shown(run);
   const Json o = run.json()["outputs"]["o"];
   EXPECT_EQ(o["mismatches"], 1);
@@ -103,11 +103,11 @@ TEST(Check, RoundingsAreNamed) {
   const std::string path = folder.file("result.safetensors");
   result_of(folder, "dense_bf16").write(path);
   for (const char* roundings : {"default", "cpu.flash", "cpu.naive"}) {
-    const Run run = fresnel({"check", data_case("dense_bf16"), path, "--roundings", roundings, "--json"});
+    const Outcome run = fresnel({"check", data_case("dense_bf16"), path, "--roundings", roundings, "--json"});
     EXPECT_EQ(run.code, 0) << shown(run);
     EXPECT_EQ(run.json()["roundings"]["name"], roundings) << shown(run);
   }
-  const Run unknown = fresnel({"check", data_case("dense_bf16"), path, "--roundings", "cpu.flesh", "--json"});
+  const Outcome unknown = fresnel({"check", data_case("dense_bf16"), path, "--roundings", "cpu.flesh", "--json"});
   EXPECT_EQ(unknown.code, 2) << shown(unknown);
   EXPECT_EQ(unknown.json()["error"]["nearest"], "cpu.flash") << shown(unknown);
 }
@@ -129,7 +129,7 @@ TEST(Check, AResultForAnotherCaseIsRefused) {
 TEST(Check, SeededProblems) {
   const std::string problem = "b2 h4/2 q33 k65 d24/40 bf16 causal w16,- cap5 alibi lens bshd";
   for (const char* kernel : {"cpu.flash", "cpu.naive"}) {
-    const Run run = fresnel({"check", "--problem", problem, "--inputs", "uniform", "--seed", "7", "--kernel", kernel,
+    const Outcome run = fresnel({"check", "--problem", problem, "--inputs", "uniform", "--seed", "7", "--kernel", kernel,
                              "--threads", "3", "--json"});
     EXPECT_EQ(run.code, 0) << shown(run);
     const Json json = run.json();
@@ -144,15 +144,15 @@ TEST(Check, SeededProblems) {
 }
 
 TEST(Check, WhatTheCommandSaysRunsAgain) {
-  const Run first = fresnel({"check", "--problem", "b1 h1 q5 k9 d8 f32", "--seed", "18446744073709551615", "--json"});
+  const Outcome first = fresnel({"check", "--problem", "b1 h1 q5 k9 d8 f32", "--seed", "18446744073709551615", "--json"});
   ASSERT_EQ(first.code, 0) << shown(first);
-  const Run second = fresnel(
+  const Outcome second = fresnel(
       {"check", "--problem", "b1 h1 q5 k9 d8 f32", "--inputs", "normal", "--seed", "18446744073709551615", "--json"});
   EXPECT_EQ(first.json()["outputs"], second.json()["outputs"]);
 }
 
 TEST(Check, WithoutLse) {
-  const Run run = fresnel({"check", "--problem", "b1 h1 q5 k9 d8 f32 nolse", "--json"});
+  const Outcome run = fresnel({"check", "--problem", "b1 h1 q5 k9 d8 f32 nolse", "--json"});
   EXPECT_EQ(run.code, 0) << shown(run);
   EXPECT_FALSE(run.json()["outputs"].contains("lse")) << shown(run);
 }

@@ -13,7 +13,7 @@ namespace {
 TEST(Kernels, JsonIsTheCatalogue) {
   for (const std::vector<std::string>& words :
        {std::vector<std::string>{"kernels", "--json"}, {"kernels", "--format", "json"}}) {
-    const Run run = fresnel(words);
+    const Outcome run = fresnel(words);
     ASSERT_EQ(run.code, 0) << shown(run);
     const Json rows = run.json()["rows"];
     ASSERT_EQ(rows.size(), catalogue().size());
@@ -32,8 +32,8 @@ TEST(Kernels, JsonIsTheCatalogue) {
 }
 
 TEST(Kernels, TablesNameEveryRow) {
-  const Run plain = fresnel({"kernels"});
-  const Run markdown = fresnel({"kernels", "--format", "markdown"});
+  const Outcome plain = fresnel({"kernels"});
+  const Outcome markdown = fresnel({"kernels", "--format", "markdown"});
   EXPECT_EQ(plain.code, 0);
   EXPECT_EQ(markdown.code, 0);
   EXPECT_TRUE(markdown.out.starts_with("| kernel |")) << shown(markdown);
@@ -45,7 +45,7 @@ TEST(Kernels, TablesNameEveryRow) {
 
 TEST(Explain, OneRowIsChosenAndTheOthersSayWhyNot) {
   const std::string problem = "b1 h8/2 q128 k1024 d64 f32 causal";
-  const Run run = fresnel({"explain", problem, "--json"});
+  const Outcome run = fresnel({"explain", problem, "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   const Json json = run.json();
   EXPECT_EQ(json["problem"], problem);
@@ -58,13 +58,13 @@ TEST(Explain, OneRowIsChosenAndTheOthersSayWhyNot) {
   EXPECT_EQ(json["rows"].size(), catalogue().size());
   EXPECT_TRUE(json["rows"][0]["chosen"].get<bool>());
   EXPECT_TRUE(json["plan"].is_string());
-  const Run plain = fresnel({"explain", problem});
+  const Outcome plain = fresnel({"explain", problem});
   EXPECT_EQ(plain.code, 0);
   EXPECT_NE(plain.out.find("chosen"), std::string::npos) << shown(plain);
 }
 
 TEST(Explain, AForcedRowIsChosen) {
-  const Run run = fresnel({"explain", "b1 h1 q4 k4 d8 f32", "--kernel", "cpu.naive", "--json"});
+  const Outcome run = fresnel({"explain", "b1 h1 q4 k4 d8 f32", "--kernel", "cpu.naive", "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   for (const Json& row : run.json()["rows"]) EXPECT_EQ(row["chosen"].get<bool>(), row["kernel"] == "cpu.naive");
 }
@@ -72,7 +72,7 @@ TEST(Explain, AForcedRowIsChosen) {
 TEST(Machine, MeasuresSavesAndIsUsed) {
   const Folder folder;
   const std::map<std::string, std::string> environment{{"XDG_CACHE_HOME", folder.path().string()}};
-  const Run measured = fresnel({"machine", "--json"}, environment);
+  const Outcome measured = fresnel({"machine", "--json"}, environment);
   ASSERT_EQ(measured.code, 0) << shown(measured);
   const Json json = measured.json();
   for (const char* field : {"name", "isa", "cores", "threads", "peaks"}) EXPECT_TRUE(json.contains(field)) << field;
@@ -81,28 +81,28 @@ TEST(Machine, MeasuresSavesAndIsUsed) {
   EXPECT_TRUE(json["peaks"].contains("bf16_tile_tflops"));
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "fresnel" / "machine.json"));
 
-  const Run cached = fresnel({"machine", "--cached", "--json"}, environment);
+  const Outcome cached = fresnel({"machine", "--cached", "--json"}, environment);
   EXPECT_EQ(cached.json()["peaks"], json["peaks"]) << shown(cached);
-  const Run plain = fresnel({"machine", "--cached"}, environment);
+  const Outcome plain = fresnel({"machine", "--cached"}, environment);
   EXPECT_NE(plain.out.find("dram_read_gbps"), std::string::npos) << shown(plain);
 
-  const Run attend = fresnel({"attend", data_case("dense_gqa"), "--json"}, environment);
+  const Outcome attend = fresnel({"attend", data_case("dense_gqa"), "--json"}, environment);
   ASSERT_TRUE(attend.json()["share_of_floor"].is_number()) << shown(attend);
   EXPECT_GT(attend.json()["share_of_floor"].get<double>(), 0);
 }
 
 TEST(Help, ExitsWithZero) {
   for (const char* command : {"attend", "check", "time", "kernels", "explain", "machine"}) {
-    const Run run = fresnel({command, "--help"});
+    const Outcome run = fresnel({command, "--help"});
     EXPECT_EQ(run.code, 0) << shown(run);
     EXPECT_NE(run.out.find("--json"), std::string::npos) << shown(run);
     EXPECT_EQ(run.err, "");
   }
-  const Run help = fresnel({"--help"});
+  const Outcome help = fresnel({"--help"});
   EXPECT_EQ(help.code, 0);
   for (const char* command : {"attend", "check", "time", "kernels", "explain", "machine"})
     EXPECT_NE(help.out.find(command), std::string::npos) << shown(help);
-  const Run version = fresnel({"--version"});
+  const Outcome version = fresnel({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_TRUE(version.out.starts_with("fresnel ")) << shown(version);
 }

@@ -41,7 +41,7 @@ std::string contents_of(const std::string& path) {
   _exit(127);
 }
 
-Run start_and_wait(const Folder& folder, const std::string& out, const std::vector<std::string>& words,
+Outcome start_and_wait(const Folder& folder, const std::string& out, const std::vector<std::string>& words,
                    const std::map<std::string, std::string>& environment) {
   std::map<std::string, std::string> variables{{"PATH", "/usr/bin:/bin"}, {"XDG_CACHE_HOME", folder.file("cache")}};
   for (const auto& [name, value] : environment) variables[name] = value;
@@ -53,7 +53,7 @@ Run start_and_wait(const Folder& folder, const std::string& out, const std::vect
   if (child == 0) become(words, lines, out, err);
   int status = 0;
   waitpid(child, &status, 0);
-  Run run;
+  Outcome run;
   run.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   run.err = contents_of(err);
   return run;
@@ -81,14 +81,14 @@ std::vector<std::string> Folder::contents() const {
   return names;
 }
 
-Run fresnel(const std::vector<std::string>& words, const std::map<std::string, std::string>& environment) {
+Outcome fresnel(const std::vector<std::string>& words, const std::map<std::string, std::string>& environment) {
   const Folder folder;
-  Run run = start_and_wait(folder, folder.file("out"), words, environment);
+  Outcome run = start_and_wait(folder, folder.file("out"), words, environment);
   run.out = contents_of(folder.file("out"));
   return run;
 }
 
-Run fresnel_into(const std::string& out, const std::vector<std::string>& words) {
+Outcome fresnel_into(const std::string& out, const std::vector<std::string>& words) {
   const Folder folder;
   return start_and_wait(folder, out, words, {});
 }
@@ -97,7 +97,7 @@ std::string data_case(const std::string& name) {
   return std::string(FRESNEL_TEST_DATA) + "/cases/" + name + ".safetensors";
 }
 
-std::string shown(const Run& run) {
+std::string shown(const Outcome& run) {
   return "exit " + std::to_string(run.code) + "\n--- standard output\n" + run.out + "--- standard error\n" + run.err;
 }
 

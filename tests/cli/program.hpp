@@ -14,7 +14,7 @@ namespace fresnel::test {
 
 using Json = nlohmann::json;
 
-struct Run {
+struct Outcome {
   int code = -1;  ///< exit code; 128 + signal where a signal ended it
   std::string out, err;
   /// The one document on standard output; a discarded value where it is not exactly one.
@@ -38,16 +38,16 @@ class Folder {
 };
 
 /// Runs `fresnel words...`; `environment` adds to a small fixed environment (no colours, an empty cache directory).
-[[nodiscard]] Run fresnel(const std::vector<std::string>& words,
+[[nodiscard]] Outcome fresnel(const std::vector<std::string>& words,
                           const std::map<std::string, std::string>& environment = {});
 
 /// The same with standard output sent to `out`, which is not read back.
-[[nodiscard]] Run fresnel_into(const std::string& out, const std::vector<std::string>& words);
+[[nodiscard]] Outcome fresnel_into(const std::string& out, const std::vector<std::string>& words);
 
 /// A case among the repository's test data.
 [[nodiscard]] std::string data_case(const std::string& name);
 
 /// What a failed expectation should show.
-[[nodiscard]] std::string shown(const Run& run);
+[[nodiscard]] std::string shown(const Outcome& run);
 
 }  // namespace fresnel::test

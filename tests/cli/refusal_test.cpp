@@ -15,7 +15,7 @@ namespace {
 /// What a refusal must look like, with and without --json.
 void expect_refused(const std::vector<std::string>& words, int code, const std::string& argument,
                     const std::string& fragment = "") {
-  const Run plain = fresnel(words);
+  const Outcome plain = fresnel(words);
   EXPECT_EQ(plain.code, code) << shown(plain);
   EXPECT_EQ(plain.out, "") << shown(plain);
   EXPECT_TRUE(plain.err.starts_with("fresnel: ")) << shown(plain);
@@ -25,7 +25,7 @@ void expect_refused(const std::vector<std::string>& words, int code, const std::
 
   std::vector<std::string> with_json = words;
   with_json.insert(with_json.begin() + (words.empty() ? 0 : 1), "--json");
-  const Run run = fresnel(with_json);
+  const Outcome run = fresnel(with_json);
   EXPECT_EQ(run.code, code) << shown(run);
   EXPECT_EQ(run.err, "") << shown(run);
   const Json document = run.json();
@@ -84,18 +84,18 @@ TEST(Refusal, Kernels) {
   expect_refused({"attend", data_case("dense_small"), "--kernel", "cpu.flush"}, 2, "--kernel", "nearest: cpu.flash");
   expect_refused({"explain", "b1 h1 q4 k4 d8 f32", "--kernel", "nothing.like.it"}, 2, "--kernel", "cpu.naive");
   expect_refused({"time", "b1 h1 q4 k4 d8 f32", "--kernel", "cpu.flash", "--kernel", "x"}, 2, "--kernel");
-  const Run forced = fresnel({"attend", data_case("dense_small")}, {{"FRESNEL_KERNEL", "no.such"}});
+  const Outcome forced = fresnel({"attend", data_case("dense_small")}, {{"FRESNEL_KERNEL", "no.such"}});
   EXPECT_EQ(forced.code, 2) << shown(forced);
   EXPECT_NE(forced.err.find("no.such"), std::string::npos) << shown(forced);
 }
 
 TEST(Refusal, ProblemLines) {
-  expect_refused({"explain", "b1 h1 q4 k4 d8 f32 scalenan"}, 2, "scale");
-  expect_refused({"explain", "b1 h1 q4 k4 d8 f32 w-1,0"}, 2, "w");
-  expect_refused({"explain", "b1 h8/3 q4 k4 d8 f32"}, 2, "h");
+  expect_refused({"explain", "b1 h1 q4 k4 d8 f32 scalenan"}, 2, "problem", "scaleX");
+  expect_refused({"explain", "b1 h1 q4 k4 d8 f32 w-1,0"}, 2, "problem", "w-1,0");
+  expect_refused({"explain", "b1 h8/3 q4 k4 d8 f32"}, 2, "heads", "8");
   expect_refused({"explain", ""}, 2, "PROBLEM");
-  expect_refused({"time", "b1 h1 q4 k4 d8 f32", "nonsense"}, 2, "");
-  expect_refused({"check", "--problem", "b1 h1 q4 k4 d8 f32 causel"}, 2, "");
+  expect_refused({"time", "b1 h1 q4 k4 d8 f32", "nonsense"}, 2, "problem", "nonsense");
+  expect_refused({"check", "--problem", "b1 h1 q4 k4 d8 f32 causel"}, 2, "problem", "nearest: causal");
   expect_refused({"check", "--problem", "b1 h1 q4 k4 d8 f32", "--inputs", "nice"}, 2, "inputs", "normal");
 }
 
@@ -103,9 +103,9 @@ TEST(Refusal, EveryRowRefuses) {
   const std::string wide = "b1 h1 q4 k4 d4096 f32";
   for (const auto& words : std::vector<std::vector<std::string>>{{"check", "--problem", wide}, {"time", wide}})
     expect_refused(words, 2, "head_dim", "4096");
-  const Run plain = fresnel({"explain", wide});
+  const Outcome plain = fresnel({"explain", wide});
   EXPECT_EQ(plain.code, 2) << shown(plain);
-  const Run run = fresnel({"explain", wide, "--json"});
+  const Outcome run = fresnel({"explain", wide, "--json"});
   EXPECT_EQ(run.code, 2) << shown(run);
   EXPECT_TRUE(run.json().contains("error")) << shown(run);
   for (const Json& row : run.json()["rows"]) EXPECT_FALSE(row["chosen"].get<bool>()) << shown(run);
@@ -170,7 +170,7 @@ TEST(Refusal, CasesWithFaults) {
   const Folder folder;
   const std::string path = folder.file("case.safetensors");
   TensorFile::small_case().write(path);
-  const Run sound = fresnel({"attend", path});
+  const Outcome sound = fresnel({"attend", path});
   ASSERT_EQ(sound.code, 0) << shown(sound);
   for (const Fault& fault : faults) {
     TensorFile file = TensorFile::small_case();
@@ -210,7 +210,7 @@ TEST(Refusal, Outputs) {
 }
 
 TEST(Refusal, AnOutputThatCannotBePrintedIsAFailure) {
-  const Run run = fresnel_into("/dev/full", {"kernels", "--json"});
+  const Outcome run = fresnel_into("/dev/full", {"kernels", "--json"});
   EXPECT_EQ(run.code, 3) << shown(run);
   EXPECT_NE(run.err.find("standard output"), std::string::npos) << shown(run);
 }
@@ -220,7 +220,7 @@ TEST(Refusal, NothingFromAFileReachesTheTerminalRaw) {
   TensorFile file = TensorFile::small_case();
   file.set_f32("q\x1b[2Jx", {1});
   file.write(folder.file("case.safetensors"));
-  const Run run = fresnel({"attend", folder.file("case.safetensors")});
+  const Outcome run = fresnel({"attend", folder.file("case.safetensors")});
   EXPECT_EQ(run.code, 2) << shown(run);
   EXPECT_EQ(run.err.find('\x1b'), std::string::npos);
 }

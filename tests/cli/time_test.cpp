@@ -10,7 +10,7 @@ namespace fresnel::test {
 namespace {
 
 TEST(Time, EveryRowThatFitsIsVerifiedAndTimed) {
-  const Run run =
+  const Outcome run =
       fresnel({"time", "b1 h2 q65 k65 d32 f32 causal", "b1 h1 q1 k200 d64 bf16", "--seconds", "0.05", "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   EXPECT_EQ(run.err, "");
@@ -33,7 +33,7 @@ TEST(Time, EveryRowThatFitsIsVerifiedAndTimed) {
 }
 
 TEST(Time, OnlyTheKernelsAskedFor) {
-  const Run run = fresnel({"time", "b1 h1 q33 k33 d16 f32", "--kernel", "cpu.naive", "--threads", "1", "--seconds",
+  const Outcome run = fresnel({"time", "b1 h1 q33 k33 d16 f32", "--kernel", "cpu.naive", "--threads", "1", "--seconds",
                            "0.01", "--inputs", "large", "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   ASSERT_EQ(run.json()["rows"].size(), 1u);
@@ -42,7 +42,7 @@ TEST(Time, OnlyTheKernelsAskedFor) {
 }
 
 TEST(Time, TableForPeople) {
-  const Run run = fresnel({"time", "b1 h1 q33 k33 d16 f32", "--seconds", "0.01"});
+  const Outcome run = fresnel({"time", "b1 h1 q33 k33 d16 f32", "--seconds", "0.01"});
   ASSERT_EQ(run.code, 0) << shown(run);
   for (const char* word :
        {"b1 h1 q33 k33 d16 f32", "cpu.flash", "cpu.naive", "RIGHT", "median", "FLOP/s", "not measured"})
@@ -50,7 +50,7 @@ TEST(Time, TableForPeople) {
 }
 
 TEST(Time, EmptyProblems) {
-  const Run run = fresnel({"time", "b1 h1 q0 k4 d8 f32", "b0 h1 q4 k4 d8 f32", "--seconds", "0.01", "--json"});
+  const Outcome run = fresnel({"time", "b1 h1 q0 k4 d8 f32", "b0 h1 q4 k4 d8 f32", "--seconds", "0.01", "--json"});
   EXPECT_EQ(run.code, 0) << shown(run);
   EXPECT_TRUE(run.json().is_object()) << shown(run);
 }

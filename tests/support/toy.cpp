@@ -253,9 +253,15 @@ void run_rows(const Launch& launch) {
   launch.executor.run(launch.plan.lanes, task);
 }
 
+/// Where a pointer escapes to, so that the compiler has to make what it points to.
+void* volatile escaped = nullptr;
+
 template <Mistake mistake>
 void run_toy(const Launch& launch) {
-  if constexpr (mistake == Mistake::allocates) std::make_unique<std::array<char, 100>>()->fill(1);
+  if constexpr (mistake == Mistake::allocates) {
+    const auto memory = std::make_unique<std::array<char, 100>>();
+    escaped = memory.get();
+  }
   if constexpr (mistake == Mistake::writes_past_the_slice)
     launch.workspace.data()[launch.plan.workspace_bytes()] = std::byte{0};
   launch.plan.problem.dtype == DType::f64 ? run_rows<mistake, double>(launch) : run_rows<mistake, float>(launch);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who runs the work. Pass your own Executor to keep fresnel inside your threads; otherwise one pool is made at first use.
+// Who runs the work. Pass your own Executor to keep fresnel inside your threads; otherwise one pool is made at first
+// use.
 #pragma once
 
 #include <memory>
@@ -12,8 +13,8 @@ namespace fresnel {
 class TaskRef {
  public:
   template <class Function>
-    requires(!std::is_same_v<std::remove_cvref_t<Function>, TaskRef> && std::is_invocable_v<Function&, int>)
-  TaskRef(Function&& function)
+  requires(!std::is_same_v<std::remove_cvref_t<Function>, TaskRef> && std::is_invocable_v<Function&, int>)
+      TaskRef(Function&& function)
       : object_(const_cast<void*>(static_cast<const void*>(std::addressof(function)))),
         call_([](void* object, int task) { (*static_cast<std::remove_reference_t<Function>*>(object))(task); }) {}
 
@@ -34,9 +35,10 @@ class Executor {
   virtual void run(int tasks, TaskRef task) = 0;
 };
 
-/// The process-wide pool of std::thread, as wide as `Machine::host().threads`: threads start with the first job and again
-/// after fork; never nested (a call from inside a task runs inline). Several threads may call `run` at once. When a task
-/// throws, the others still run, then the first exception goes to the caller. Throws Error where Machine::detect refuses.
+/// The process-wide pool of std::thread, as wide as `Machine::host().threads`: threads start with the first job and
+/// again after fork; never nested (a call from inside a task runs inline). Several threads may call `run` at once. When
+/// a task throws, the others still run, then the first exception goes to the caller. Throws Error where Machine::detect
+/// refuses.
 [[nodiscard]] Executor& default_executor();
 
 /// A pool of its own with `threads` threads, the caller's included (below 1 counts as 1, and 1 runs everything inline).

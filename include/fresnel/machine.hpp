@@ -20,14 +20,14 @@ enum class Isa : std::uint8_t { baseline, avx2, avx3, neon };
 [[nodiscard]] Result<Isa> parse_isa(std::string_view text);
 
 struct Machine {
-  std::string name;                      ///< for people, e.g. the processor's brand string
+  std::string name;  ///< for people, e.g. the processor's brand string
   Device device = Device::cpu;
-  Isa isa = Isa::baseline;               ///< the widest vector set in use
-  int cores = 1;                         ///< CPU cores or streaming multiprocessors
-  int threads = 1;                       ///< hardware threads this process may use
-  std::int64_t l1_bytes = 32 << 10;      ///< data cache per core
-  std::int64_t l2_bytes = 1 << 20;       ///< per core
-  std::int64_t l3_bytes = 0;             ///< shared
+  Isa isa = Isa::baseline;           ///< the widest vector set in use
+  int cores = 1;                     ///< CPU cores or streaming multiprocessors
+  int threads = 1;                   ///< hardware threads this process may use
+  std::int64_t l1_bytes = 32 << 10;  ///< data cache per core
+  std::int64_t l2_bytes = 1 << 20;   ///< per core
+  std::int64_t l3_bytes = 0;         ///< shared
 
   /// Rates in TFLOP/s and GB/s; used for predictions only, never to choose how a result is computed.
   std::optional<double> f32_tflops, f64_tflops, dram_gbps;

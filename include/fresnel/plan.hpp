@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The corridor: describe -> validate -> plan -> run. A Plan is the proof that one kernel fits one Problem on one Machine.
+// The corridor: describe -> validate -> plan -> run. A Plan is the proof that one kernel fits one Problem on one
+// Machine.
 #pragma once
 
 #include <cstddef>
@@ -51,10 +52,10 @@ struct Tile {
 
 /// What a call moves and computes, from the row's formulas.
 struct Cost {
-  double operations = 0;      ///< 4 B Hq D per visible (query, key) pair (2 D + 2 Dv)
-  double bytes = 0;           ///< inputs read once and outputs written once, beyond the caches
-  double bytes_unfused = 0;   ///< the same with scores and probabilities written and read back
-  double score_bytes = 0;     ///< the score matrix that is never written
+  double operations = 0;     ///< 4 B Hq D per visible (query, key) pair (2 D + 2 Dv)
+  double bytes = 0;          ///< inputs read once and outputs written once, beyond the caches
+  double bytes_unfused = 0;  ///< the same with scores and probabilities written and read back
+  double score_bytes = 0;    ///< the score matrix that is never written
 };
 
 struct PlanOptions {

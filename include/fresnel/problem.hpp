@@ -51,18 +51,18 @@ enum class AlibiSlopes : std::uint8_t { none, per_head, per_batch_and_head };
 struct Problem {
   std::int64_t batch = 1;
   std::int64_t heads_q = 1;
-  std::int64_t heads_kv = 1;  ///< query head h reads kv head h / (heads_q / heads_kv)
-  std::int64_t queries = 0;   ///< Sq
-  std::int64_t keys = 0;      ///< Sk
-  std::int64_t head_dim = 0;  ///< D, width of q and k
-  std::int64_t value_dim = 0; ///< Dv, width of v and o
-  DType dtype = DType::f32;   ///< of q, k, v and o
+  std::int64_t heads_kv = 1;   ///< query head h reads kv head h / (heads_q / heads_kv)
+  std::int64_t queries = 0;    ///< Sq
+  std::int64_t keys = 0;       ///< Sk
+  std::int64_t head_dim = 0;   ///< D, width of q and k
+  std::int64_t value_dim = 0;  ///< Dv, width of v and o
+  DType dtype = DType::f32;    ///< of q, k, v and o
   Options options;
   AlibiSlopes alibi_slopes = AlibiSlopes::none;
-  bool seqlens_k = false;     ///< per-sequence key counts are given
+  bool seqlens_k = false;  ///< per-sequence key counts are given
   LayoutClass q, k, v, o;
-  bool lse = true;            ///< lse is asked for
-  bool grad = false;          ///< the backward is asked for
+  bool lse = true;    ///< lse is asked for
+  bool grad = false;  ///< the backward is asked for
 
   bool operator==(const Problem&) const = default;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fresnel says no. Every refusal names the argument, what was given and what is accepted; results cannot be ignored.
-// Nothing here knows about attention.
+// How fresnel says no. Every refusal names the argument, what was given and what is accepted; results cannot be
+// ignored. Nothing here knows about attention.
 #pragma once
 
 #include <stdexcept>

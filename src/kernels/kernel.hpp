@@ -26,11 +26,11 @@ struct Launch {
 };
 
 struct Kernel {
-  std::string_view name;       ///< words with dots, e.g. "cpu.flash"
-  std::string_view blurb;      ///< one line for people
+  std::string_view name;   ///< words with dots, e.g. "cpu.flash"
+  std::string_view blurb;  ///< one line for people
   Device device = Device::cpu;
-  Domain domain;               ///< where it is right
-  Domain prefers;              ///< where it is chosen; an empty dtype set: only when forced or alone
+  Domain domain;   ///< where it is right
+  Domain prefers;  ///< where it is chosen; an empty dtype set: only when forced or alone
   Determinism determinism = Determinism::bitwise;
   Tile (*tile)(const Problem&, const Machine&) = nullptr;
   std::size_t (*lane_bytes)(const Problem&, const Tile&) = nullptr;

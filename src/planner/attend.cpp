@@ -25,7 +25,12 @@ Status views_fit(const Problem& problem, const Inputs& inputs, const Outputs& ou
   const Result<Problem> described = describe(problem.options, inputs, outputs);
   if (!described) return described.refusal();
   if (!same_work(*described, problem))
-    return Refusal{Fault::bad_input, "", "problem", "views of '" + print(*described) + "'", "views of '" + print(problem) + "'", ""};
+    return Refusal{Fault::bad_input,
+                   "",
+                   "problem",
+                   "views of '" + print(*described) + "'",
+                   "views of '" + print(problem) + "'",
+                   ""};
   return Done{};
 }
 
@@ -42,17 +47,33 @@ Result<Plan> plan_here(const Problem& problem, const PlanOptions& options) {
 
 Status run(const Plan& plan, const Inputs& inputs, const Outputs& outputs, std::span<std::byte> workspace,
            Executor& executor) {
-  if (plan.kernel == nullptr) return Refusal{Fault::bad_input, "", "plan", "an empty plan", "a plan made by plan()", ""};
+  if (plan.kernel == nullptr)
+    return Refusal{Fault::bad_input, "", "plan", "an empty plan", "a plan made by plan()", ""};
   if (plan.kernel->run == nullptr)
-    return Refusal{Fault::device, std::string(plan.kernel_name()), "build", "not part of this build", "a build with this kernel", ""};
+    return Refusal{Fault::device,
+                   std::string(plan.kernel_name()),
+                   "build",
+                   "not part of this build",
+                   "a build with this kernel",
+                   ""};
   if (!runs_here(plan.isa))
-    return Refusal{Fault::device, std::string(plan.kernel_name()), "isa", std::string(name(plan.isa)), "an instruction set of this host", ""};
+    return Refusal{Fault::device,
+                   std::string(plan.kernel_name()),
+                   "isa",
+                   std::string(name(plan.isa)),
+                   "an instruction set of this host",
+                   ""};
   if (const Status fit = views_fit(plan.problem, inputs, outputs); !fit) return fit;
   if (workspace.size() < plan.workspace_bytes())
-    return Refusal{Fault::bad_input, "", "workspace", fmt::format("{} bytes", workspace.size()),
-                   fmt::format("at least {} bytes", plan.workspace_bytes()), ""};
+    return Refusal{Fault::bad_input,
+                   "",
+                   "workspace",
+                   fmt::format("{} bytes", workspace.size()),
+                   fmt::format("at least {} bytes", plan.workspace_bytes()),
+                   ""};
   if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)
-    return Refusal{Fault::bad_input, "", "workspace", "an address that is not a multiple of 64", "64-byte alignment", ""};
+    return Refusal{Fault::bad_input,    "", "workspace", "an address that is not a multiple of 64",
+                   "64-byte alignment", ""};
   plan.kernel->run({plan, inputs, outputs, workspace, executor});
   return Done{};
 }

@@ -14,9 +14,12 @@ std::vector<Explanation> explain(const Problem& problem, const Machine& machine,
       line.refusal = refusal_of(row, problem, machine);
       if (!line.refusal) {
         const bool outvoted = !forced.empty();
-        line.refusal = Refusal{Fault::unsupported, std::string(row.name), outvoted ? "kernel" : "preference",
+        line.refusal = Refusal{Fault::unsupported,
+                               std::string(row.name),
+                               outvoted ? "kernel" : "preference",
                                outvoted ? "'" + forced + "' is forced" : "right here, but another row is faster",
-                               "forcing this row by name", ""};
+                               "forcing this row by name",
+                               ""};
       }
     }
     rows.push_back(std::move(line));

@@ -41,7 +41,8 @@ Plan plan_for(const Kernel& row, const Problem& problem, const Machine& machine,
 Refusal nobody_serves(const Problem& problem, const Machine& machine) {
   for (const Kernel& row : catalogue())
     if (auto refusal = refusal_of(row, problem, machine)) return *refusal;
-  return {Fault::unsupported, "", "device", std::string(name(machine.device)), "a device with a kernel in this build", ""};
+  return {
+      Fault::unsupported, "", "device", std::string(name(machine.device)), "a device with a kernel in this build", ""};
 }
 
 }  // namespace
@@ -54,8 +55,8 @@ std::string requested_kernel(const PlanOptions& options) {
 
 std::optional<Refusal> refusal_of(const Kernel& row, const Problem& problem, const Machine& machine) {
   const auto refuse = [&](std::string argument, std::string given, std::string accepted) {
-    return Refusal{Fault::unsupported, std::string(row.name), std::move(argument), std::move(given),
-                   std::move(accepted), ""};
+    return Refusal{Fault::unsupported, std::string(row.name), std::move(argument),
+                   std::move(given),   std::move(accepted),   ""};
   };
   if (row.device != machine.device)
     return refuse("device", std::string(name(machine.device)), std::string(name(row.device)));
@@ -77,7 +78,8 @@ Result<Plan> plan(const Problem& problem, const Machine& machine, const PlanOpti
 Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
   if (const Status valid = validate(problem); !valid) return valid.refusal();
   if (options.lanes < 0)
-    return Refusal{Fault::bad_input, "", "lanes", fmt::format("{}", options.lanes), "at least 1, or 0 for all threads", ""};
+    return Refusal{
+        Fault::bad_input, "", "lanes", fmt::format("{}", options.lanes), "at least 1, or 0 for all threads", ""};
 
   if (const std::string forced = requested_kernel(options); !forced.empty()) {
     const Kernel* const row = find_kernel(forced);

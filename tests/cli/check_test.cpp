@@ -129,8 +129,8 @@ TEST(Check, AResultForAnotherCaseIsRefused) {
 TEST(Check, SeededProblems) {
   const std::string problem = "b2 h4/2 q33 k65 d24/40 bf16 causal w16,- cap5 alibi lens bshd";
   for (const char* kernel : {"cpu.flash", "cpu.naive"}) {
-    const Outcome run = fresnel({"check", "--problem", problem, "--inputs", "uniform", "--seed", "7", "--kernel", kernel,
-                             "--threads", "3", "--json"});
+    const Outcome run = fresnel({"check", "--problem", problem, "--inputs", "uniform", "--seed", "7", "--kernel",
+                                 kernel, "--threads", "3", "--json"});
     EXPECT_EQ(run.code, 0) << shown(run);
     const Json json = run.json();
     EXPECT_TRUE(json["ok"].get<bool>()) << shown(run);
@@ -144,7 +144,8 @@ TEST(Check, SeededProblems) {
 }
 
 TEST(Check, WhatTheCommandSaysRunsAgain) {
-  const Outcome first = fresnel({"check", "--problem", "b1 h1 q5 k9 d8 f32", "--seed", "18446744073709551615", "--json"});
+  const Outcome first =
+      fresnel({"check", "--problem", "b1 h1 q5 k9 d8 f32", "--seed", "18446744073709551615", "--json"});
   ASSERT_EQ(first.code, 0) << shown(first);
   const Outcome second = fresnel(
       {"check", "--problem", "b1 h1 q5 k9 d8 f32", "--inputs", "normal", "--seed", "18446744073709551615", "--json"});

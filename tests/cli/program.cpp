@@ -42,7 +42,7 @@ std::string contents_of(const std::string& path) {
 }
 
 Outcome start_and_wait(const Folder& folder, const std::string& out, const std::vector<std::string>& words,
-                   const std::map<std::string, std::string>& environment) {
+                       const std::map<std::string, std::string>& environment) {
   std::map<std::string, std::string> variables{{"PATH", "/usr/bin:/bin"}, {"XDG_CACHE_HOME", folder.file("cache")}};
   for (const auto& [name, value] : environment) variables[name] = value;
   std::vector<std::string> lines;

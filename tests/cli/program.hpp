@@ -39,7 +39,7 @@ class Folder {
 
 /// Runs `fresnel words...`; `environment` adds to a small fixed environment (no colours, an empty cache directory).
 [[nodiscard]] Outcome fresnel(const std::vector<std::string>& words,
-                          const std::map<std::string, std::string>& environment = {});
+                              const std::map<std::string, std::string>& environment = {});
 
 /// The same with standard output sent to `out`, which is not read back.
 [[nodiscard]] Outcome fresnel_into(const std::string& out, const std::vector<std::string>& words);

@@ -34,7 +34,7 @@ TEST(Time, EveryRowThatFitsIsVerifiedAndTimed) {
 
 TEST(Time, OnlyTheKernelsAskedFor) {
   const Outcome run = fresnel({"time", "b1 h1 q33 k33 d16 f32", "--kernel", "cpu.naive", "--threads", "1", "--seconds",
-                           "0.01", "--inputs", "large", "--json"});
+                               "0.01", "--inputs", "large", "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   ASSERT_EQ(run.json()["rows"].size(), 1u);
   EXPECT_EQ(run.json()["rows"][0]["kernel"], "cpu.naive");

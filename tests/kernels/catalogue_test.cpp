@@ -29,8 +29,8 @@ TEST(Catalogue, NamesAreUniqueWordsWithDots) {
   for (const Kernel& row : catalogue()) {
     EXPECT_TRUE(names.insert(row.name).second) << row.name;
     for (const char letter : row.name)
-      EXPECT_TRUE(std::islower(static_cast<unsigned char>(letter)) || std::isdigit(static_cast<unsigned char>(letter)) ||
-                  letter == '.' || letter == '_')
+      EXPECT_TRUE(std::islower(static_cast<unsigned char>(letter)) ||
+                  std::isdigit(static_cast<unsigned char>(letter)) || letter == '.' || letter == '_')
           << row.name;
   }
   EXPECT_EQ(find_kernel("cpu.flash2"), nullptr);
@@ -46,8 +46,8 @@ double counted_pairs(const Mask& mask) {
 }
 
 TEST(Cost, VisiblePairsAgreeWithCounting) {
-  for (const char* mask : {"", " causal", " causal topleft", " topleft", " w2,1", " w0,0", " w3,-", " w-,2", " causal w4,-",
-                           " topleft w1,3"}) {
+  for (const char* mask : {"", " causal", " causal topleft", " topleft", " w2,1", " w0,0", " w3,-", " w-,2",
+                           " causal w4,-", " topleft w1,3"}) {
     for (int queries = 0; queries <= 7; ++queries) {
       for (int keys = 0; keys <= 7; ++keys) {
         const std::string line = "b1 h1 q" + std::to_string(queries) + " k" + std::to_string(keys) + " d1 f32" + mask;

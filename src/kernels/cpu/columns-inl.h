@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tile of cpu.flash: queries in lanes, keys in rows. K and V are read as they lie, one scalar at a time as broadcast
-// operands; only Q is transposed, once per query tile. The row maximum and row sum are then lane-wise, the rescale of O
-// is one lane-wise factor, and nothing is ever reduced across lanes.
+// The tile of cpu.flash: queries in lanes, keys in rows. K and V are read as they lie, one scalar at a time as
+// broadcast operands; only Q is transposed, once per query tile. The row maximum and row sum are then lane-wise, the
+// rescale of O is one lane-wise factor, and nothing is ever reduced across lanes.
 //
 //        Q^T [D][queries]      K tile [keys][D]             P^T = S^T        V tile [keys][Dv]
 //              q0 q1 .. q31      k0: . . .                   q0 .. q31         v0: . . .
@@ -37,7 +37,7 @@ inline constexpr int tile_rows = 4;
 
 /// Queries handled together.
 template <class T>
-inline constexpr std::int64_t group_width = max_vectors * lanes_of<T>;
+inline constexpr std::int64_t group_width = max_vectors* lanes_of<T>;
 
 /// scores[row][:] = sum_d k[row][d] q[d][:] for `rows` keys; `pitch` is the distance between rows of q and scores.
 template <class T, int rows, int vectors>
@@ -66,8 +66,7 @@ HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, 
 /// once: the depth of the whole sum is keys per tile plus tiles.
 template <class T, int rows, int vectors>
 HWY_INLINE void multiply_values(const T* HWY_RESTRICT p, const T* HWY_RESTRICT v, std::ptrdiff_t v_stride,
-                                std::int64_t keys, std::int64_t pitch, const T* HWY_RESTRICT alpha,
-                                T* HWY_RESTRICT o) {
+                                std::int64_t keys, std::int64_t pitch, const T* HWY_RESTRICT alpha, T* HWY_RESTRICT o) {
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   Vector<T> sums[rows][vectors];
@@ -102,10 +101,10 @@ HWY_INLINE void for_row_blocks(std::int64_t count, Body&& body, std::int64_t fir
 template <class T>
 struct TileRule {
   ScoreRule<T> scores;
-  bool edge = false;               ///< test elements: some query does not see some key
-  std::int64_t distance = 0;       ///< position of the tile's first key minus that of the group's first query
-  const T* first = nullptr;        ///< per query: first visible key, counted from the tile's first
-  const T* last = nullptr;         ///< per query: one past the last
+  bool edge = false;          ///< test elements: some query does not see some key
+  std::int64_t distance = 0;  ///< position of the tile's first key minus that of the group's first query
+  const T* first = nullptr;   ///< per query: first visible key, counted from the tile's first
+  const T* last = nullptr;    ///< per query: one past the last
 
   [[nodiscard]] bool plain() const { return scores.plain() && !edge; }
 };
@@ -229,7 +228,8 @@ void tile_step(const TileRule<T>& rule, const ColumnScratch<T>& group, Rows<cons
                std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim) {
   constexpr std::int64_t pitch = group_width<T>;
   for_row_blocks<tile_rows>(keys, [&](auto rows, std::int64_t first) HWY_ATTR {
-    multiply_keys<T, rows.value, vectors>(group.q, k.row(first), k.stride, head_dim, pitch, group.scores + first * pitch);
+    multiply_keys<T, rows.value, vectors>(group.q, k.row(first), k.stride, head_dim, pitch,
+                                          group.scores + first * pitch);
   });
   if (rule.plain()) {
     weigh_tile<T, vectors, true>(rule, keys, pitch, group.scores, group.m, group.l, group.alpha);

@@ -47,7 +47,7 @@ void row_step(const Problem& problem, const Mask& mask, const ScoreRule<Real<In>
     dot_range<In, 1>(&one, k, {one.seen.first, shared.first}, problem.head_dim);
     dot_range<In, 1>(&one, k, {shared.last, one.seen.last}, problem.head_dim);
     const T highest = finish_scores(rule, one.seen.first - mask.position(query + index), one.seen.size(), one.scores);
-    const T raised = highest > *one.m || highest != highest ? highest : *one.m;
+    const T raised = highest > *one.m || std::isnan(highest) ? highest : *one.m;
     const bool nothing_before = *one.m == -std::numeric_limits<T>::infinity();
     alpha[index] = nothing_before ? T(0) : hn::GetLane(exp_nonpositive<T>(hn::Set(Full<T>(), *one.m - raised)));
     *one.l = *one.l * alpha[index] + weigh(raised, one.seen.size(), one.scores);
@@ -103,8 +103,12 @@ void flash_rows(const Launch& launch, const QueryTile& tile, const RowScratch<Re
   for_each_key_tile(mask, tile_keys, tile, [&](const KeyTile& keys) HWY_ATTR {
     const auto state = [&](std::int64_t row, std::int64_t slot) HWY_ATTR {
       const KeyRange all = mask.range(tile.first + row);
-      return RowState<T>{q.row(row), s.o + row * o_width, s.scores + slot * padded_width(tile_keys), s.m + row,
-                         s.l + row, {std::max(keys.first, all.first), std::min(keys.first + keys.count, all.last)}};
+      return RowState<T>{q.row(row),
+                         s.o + row * o_width,
+                         s.scores + slot * padded_width(tile_keys),
+                         s.m + row,
+                         s.l + row,
+                         {std::max(keys.first, all.first), std::min(keys.first + keys.count, all.last)}};
     };
     for (std::int64_t row = 0; row < tile.count;) {
       const RowState<T> two[2] = {state(row, 0), state(std::min(row + 1, tile.count - 1), 1)};
@@ -253,8 +257,8 @@ void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScra
 
 // --------------------------------------------------------------------------------------------------- entry
 
-/// Queries at the end of a tile that go along D: those that would fill at most half a vector, the point where lanes along
-/// queries begin to win.
+/// Queries at the end of a tile that go along D: those that would fill at most half a vector, the point where lanes
+/// along queries begin to win.
 template <class T>
 [[nodiscard]] inline std::int64_t rows_at_end(std::int64_t count) {
   constexpr std::int64_t few = std::max<std::int64_t>(lanes_of<T> / 2, 1);
@@ -267,18 +271,19 @@ template <class In>
 void flash(const Launch& launch) {
   using T = Real<In>;
   const Plan& plan = launch.plan;
-  parallel_for(launch.executor, plan.lanes, item_count(plan.problem, plan.tile), [&](int lane, std::int64_t item) HWY_ATTR {
-    const QueryTile tile = item_at(plan.problem, plan.tile, item);
-    const std::int64_t rows = rows_at_end<T>(tile.count), columns = tile.count - rows;
-    std::byte* const scratch = launch.workspace.data() + static_cast<std::size_t>(lane) * plan.lane_bytes;
-    Carver for_columns(scratch), for_rows(scratch);
-    if (columns > 0)
-      flash_columns<In>(launch, {tile.batch, tile.head, tile.first, columns},
-                        ColumnScratch<T>(for_columns, plan.problem, plan.tile));
-    if (rows > 0)
-      flash_rows<In>(launch, {tile.batch, tile.head, tile.first + columns, rows},
-                     RowScratch<T>(for_rows, plan.problem, plan.tile));
-  });
+  parallel_for(launch.executor, plan.lanes, item_count(plan.problem, plan.tile),
+               [&](int lane, std::int64_t item) HWY_ATTR {
+                 const QueryTile tile = item_at(plan.problem, plan.tile, item);
+                 const std::int64_t rows = rows_at_end<T>(tile.count), columns = tile.count - rows;
+                 std::byte* const scratch = launch.workspace.data() + static_cast<std::size_t>(lane) * plan.lane_bytes;
+                 Carver for_columns(scratch), for_rows(scratch);
+                 if (columns > 0)
+                   flash_columns<In>(launch, {tile.batch, tile.head, tile.first, columns},
+                                     ColumnScratch<T>(for_columns, plan.problem, plan.tile));
+                 if (rows > 0)
+                   flash_rows<In>(launch, {tile.batch, tile.head, tile.first + columns, rows},
+                                  RowScratch<T>(for_rows, plan.problem, plan.tile));
+               });
 }
 
 void flash_any(const Launch& launch) {
@@ -299,9 +304,7 @@ namespace fresnel::cpu {
 
 HWY_EXPORT(flash_any);
 
-void run_flash(const Launch& launch) {
-  version_for(HWY_DISPATCH_TABLE(flash_any), launch.plan.isa)(launch);
-}
+void run_flash(const Launch& launch) { version_for(HWY_DISPATCH_TABLE(flash_any), launch.plan.isa)(launch); }
 
 // 64 float queries are two groups of two 64-byte vectors. Narrower sets take 32 in more groups, so that half types are
 // still converted once for that many queries.

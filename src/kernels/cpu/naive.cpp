@@ -34,7 +34,8 @@ void naive_row(const Launch& launch, std::int64_t batch, std::int64_t head, std:
   const std::int64_t kv_head = head / problem.group();
   const auto k = rows_of<In>(launch.inputs.k, batch, kv_head);
   const auto v = rows_of<In>(launch.inputs.v, batch, kv_head);
-  load_query(rows_of<In>(launch.inputs.q, batch, head).row(query), problem.head_dim, padded_width(problem.head_dim), s.q);
+  load_query(rows_of<In>(launch.inputs.q, batch, head).row(query), problem.head_dim, padded_width(problem.head_dim),
+             s.q);
   T m, l = 0;
   const RowState<T> row{s.q, s.o, s.scores, &m, &l, keys};
   dot_range<In, 1>(&row, k, keys, problem.head_dim);
@@ -83,9 +84,7 @@ namespace fresnel::cpu {
 
 HWY_EXPORT(naive_any);
 
-void run_naive(const Launch& launch) {
-  version_for(HWY_DISPATCH_TABLE(naive_any), launch.plan.isa)(launch);
-}
+void run_naive(const Launch& launch) { version_for(HWY_DISPATCH_TABLE(naive_any), launch.plan.isa)(launch); }
 
 Tile naive_tile(const Problem&, const Machine&) { return {1, 64}; }
 

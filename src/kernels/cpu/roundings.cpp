@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU kernels declare about their arithmetic. tests/kernels measures the exponential and the hyperbolic tangent
-// against these figures; docs/numerics.md turns them into budgets.
+// What the CPU kernels declare about their arithmetic. tests/kernels measures the exponential and the hyperbolic
+// tangent against these figures; docs/numerics.md turns them into budgets.
 #include "kernels/cpu/cpu.hpp"
 
 namespace fresnel::cpu {
@@ -24,7 +24,11 @@ Roundings cpu_roundings(const char* row, const Problem& problem, const Tile& til
 
 }  // namespace
 
-Roundings flash_roundings(const Problem& problem, const Tile& tile) { return cpu_roundings("cpu.flash", problem, tile); }
-Roundings naive_roundings(const Problem& problem, const Tile& tile) { return cpu_roundings("cpu.naive", problem, tile); }
+Roundings flash_roundings(const Problem& problem, const Tile& tile) {
+  return cpu_roundings("cpu.flash", problem, tile);
+}
+Roundings naive_roundings(const Problem& problem, const Tile& tile) {
+  return cpu_roundings("cpu.naive", problem, tile);
+}
 
 }  // namespace fresnel::cpu

@@ -57,7 +57,8 @@ HWY_INLINE void sums_of_four(const Vector<float> (&v)[4], float* to) {
 HWY_INLINE void sums_of_four(const Vector<double> (&v)[4], double* to) {
   const Full<double> d;
   for (int pair = 0; pair < 4; pair += 2) {
-    const auto sums = hn::Add(hn::InterleaveLower(d, v[pair], v[pair + 1]), hn::InterleaveUpper(d, v[pair], v[pair + 1]));
+    const auto sums =
+        hn::Add(hn::InterleaveLower(d, v[pair], v[pair + 1]), hn::InterleaveUpper(d, v[pair], v[pair + 1]));
     hn::StoreU(sum_of_blocks(d, sums), hn::FixedTag<double, 2>(), to + pair);
   }
 }
@@ -67,9 +68,9 @@ HWY_INLINE void sums_of_four(const Vector<double> (&v)[4], double* to) {
 /// A query row on its way through a key tile.
 template <class T>
 struct RowState {
-  const T* q;   ///< D values, zero-padded to whole vectors
-  T* o;         ///< Dv accumulators, padded
-  T* scores;    ///< the tile's scores, then weights
+  const T* q;  ///< D values, zero-padded to whole vectors
+  T* o;        ///< Dv accumulators, padded
+  T* scores;   ///< the tile's scores, then weights
   T* m;
   T* l;
   KeyRange seen;  ///< visible keys of the tile
@@ -135,7 +136,8 @@ T finish_scores(const ScoreRule<T>& rule, std::int64_t distance, std::int64_t co
       if (rule.distance) away = hn::Neg(hn::Abs(away));
       s = hn::Add(s, hn::Mul(hn::Set(d, rule.slope), away));
     }
-    if (count - at < lanes) s = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(count - at)), s, hn::Set(d, none));
+    if (count - at < lanes)
+      s = hn::IfThenElse(hn::FirstN(d, static_cast<std::size_t>(count - at)), s, hn::Set(d, none));
     hn::StoreU(s, d, scores + at);
     best = hn::Max(best, s);
   }

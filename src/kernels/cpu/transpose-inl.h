@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows to lanes and back: Q becomes Q^T [D][queries] once per query tile, O^T goes out as rows. Both move 16-byte blocks:
-// a vector is filled with the same few columns of several rows, one row per block, and transposed inside its blocks.
+// Rows to lanes and back: Q becomes Q^T [D][queries] once per query tile, O^T goes out as rows. Both move 16-byte
+// blocks: a vector is filled with the same few columns of several rows, one row per block, and transposed inside its
+// blocks.
 //
 //     block b of vector r = row 4 b + r, columns c..c+3      transposed: vector i = column c + i of rows 0, 1, 2, ...
 //
@@ -54,7 +55,8 @@ HWY_INLINE hn::Vec<D> load_blocks(D d, Rows<const T> rows, std::int64_t first, s
     return hn::LoadU(d, rows.row(std::min(first, count - 1)) + at);
   } else {
     const hn::Half<D> half;
-    return hn::Combine(d, load_blocks(half, rows, first + lanes / 2, count, at), load_blocks(half, rows, first, count, at));
+    return hn::Combine(d, load_blocks(half, rows, first + lanes / 2, count, at),
+                       load_blocks(half, rows, first, count, at));
   }
 }
 
@@ -112,7 +114,8 @@ void lanes_to_rows(const T* from, std::int64_t pitch, Vector<T> factor, std::int
   HWY_ALIGN T column[lanes_of<T>];
   for (; at < width; ++at) {
     hn::Store(hn::Mul(factor, hn::Load(d, from + at * pitch)), d, column);
-    for (std::int64_t lane = 0; lane < std::min(lanes_of<T>, count - first); ++lane) rows.row(first + lane)[at] = column[lane];
+    for (std::int64_t lane = 0; lane < std::min(lanes_of<T>, count - first); ++lane)
+      rows.row(first + lane)[at] = column[lane];
   }
 }
 

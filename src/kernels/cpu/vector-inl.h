@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vector primitives of the CPU kernels, compiled once per Highway target: loads that widen half types, loads of row tails
-// that never touch the next row, and exp and tanh with declared errors.
+// Vector primitives of the CPU kernels, compiled once per Highway target: loads that widen half types, loads of row
+// tails that never touch the next row, and exp and tanh with declared errors.
 
 #if defined(FRESNEL_KERNELS_CPU_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FRESNEL_KERNELS_CPU_VECTOR_INL_H_
@@ -58,8 +58,7 @@ HWY_INLINE Vector<float> widen(Float16, hn::Vec<hn::Rebind<std::uint16_t, Full<f
 }
 
 template <class Half>
-  requires(!reads_in_place<Half>)
-HWY_INLINE Vector<float> load(const Half* from) {
+requires(!reads_in_place<Half>) HWY_INLINE Vector<float> load(const Half* from) {
   const hn::Rebind<std::uint16_t, Full<float>> dh;
   return widen(Half{}, hn::LoadU(dh, reinterpret_cast<const std::uint16_t*>(from)));
 }
@@ -84,8 +83,8 @@ template <class T>
 struct ExpTable;
 template <>
 struct ExpTable<float> {
-  static constexpr float coefficients[] = {0x1.6a23f2p-10f, 0x1.123a0ap-7f, 0x1.5558f2p-5f, 0x1.555492p-3f,
-                                           0x1.fffffcp-2f,  1.0f,           1.0f};
+  static constexpr float coefficients[] = {
+      0x1.6a23f2p-10f, 0x1.123a0ap-7f, 0x1.5558f2p-5f, 0x1.555492p-3f, 0x1.fffffcp-2f, 1.0f, 1.0f};
   static constexpr float ln2_high = 0x1.63p-1f, ln2_low = -0x1.bd0106p-13f, log2e = 0x1.715476p0f;
   static constexpr float round_shift = 0x1.8p23f;  ///< adding it leaves the nearest integer in the low bits
   static constexpr float cutoff = -0x1.5d58p6f;    ///< ln 2^-126, rounded towards zero: below it the result is 0
@@ -93,10 +92,18 @@ struct ExpTable<float> {
 };
 template <>
 struct ExpTable<double> {
-  static constexpr double coefficients[] = {0x1.ad7f771a51dafp-26, 0x1.28ad6bf8553dfp-22, 0x1.71df2541fea82p-19,
-                                            0x1.a0199a137204dp-16, 0x1.a01a012a63d9ep-13, 0x1.6c16c184279eep-10,
-                                            0x1.1111111127bb3p-7,  0x1.5555555550887p-5,  0x1.55555555554fap-3,
-                                            0x1.000000000000ap-1,  1.0,                   1.0};
+  static constexpr double coefficients[] = {0x1.ad7f771a51dafp-26,
+                                            0x1.28ad6bf8553dfp-22,
+                                            0x1.71df2541fea82p-19,
+                                            0x1.a0199a137204dp-16,
+                                            0x1.a01a012a63d9ep-13,
+                                            0x1.6c16c184279eep-10,
+                                            0x1.1111111127bb3p-7,
+                                            0x1.5555555550887p-5,
+                                            0x1.55555555554fap-3,
+                                            0x1.000000000000ap-1,
+                                            1.0,
+                                            1.0};
   static constexpr double ln2_high = 0x1.62e42p-1, ln2_low = 0x1.fdf473de6af28p-22, log2e = 0x1.71547652b82fep0;
   static constexpr double round_shift = 0x1.8p52;
   static constexpr double cutoff = -0x1.6232bdd7abcp9;
@@ -117,7 +124,8 @@ HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
   r = hn::NegMulAdd(n, hn::Set(d, Table::ln2_low), r);
   auto polynomial = hn::Set(d, Table::coefficients[0]);
   constexpr int terms = sizeof(Table::coefficients) / sizeof(T);
-  for (int term = 1; term < terms; ++term) polynomial = hn::MulAdd(polynomial, r, hn::Set(d, Table::coefficients[term]));
+  for (int term = 1; term < terms; ++term)
+    polynomial = hn::MulAdd(polynomial, r, hn::Set(d, Table::coefficients[term]));
   // The low bits of `shifted` hold n: moved into the exponent field they multiply by 2^n.
   const auto exponent = hn::ShiftLeft<Table::mantissa_bits>(hn::BitCast(di, shifted));
   const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, polynomial), exponent));

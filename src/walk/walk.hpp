@@ -55,16 +55,24 @@ struct KeyTile {
   return {head / problem.heads_q, head % problem.heads_q, first, std::min(tile.queries, problem.queries - first)};
 }
 
-/// Calls visit(KeyTile) for the key tiles of one query tile in ascending key order, skipping those nobody sees.
+/// Calls visit(KeyRange) for the key tiles of one query tile in ascending key order, each clipped to the keys that any
+/// of its queries sees; tiles nobody sees are skipped.
 template <class Visit>
-constexpr void for_each_key_tile(const Mask& mask, std::int64_t tile_keys, const QueryTile& rows, Visit&& visit) {
+constexpr void for_each_key_span(const Mask& mask, std::int64_t tile_keys, const QueryTile& rows, Visit&& visit) {
   const KeyRange range = mask.range(rows.first, rows.count);
   if (range.empty()) return;
-  for (std::int64_t start = range.first / tile_keys * tile_keys; start < range.last; start += tile_keys) {
-    const std::int64_t first = std::max(start, range.first);
-    const std::int64_t last = std::min(start + tile_keys, range.last);
-    visit(KeyTile{first, last - first, classify(mask, rows.first, rows.count, first, last - first)});
-  }
+  const std::int64_t start =
+      range.first == 0 ? 0 : range.first / tile_keys * tile_keys;  // a division costs a dot product
+  for (std::int64_t first = range.first, end = start + tile_keys; first < range.last; first = end, end += tile_keys)
+    visit(KeyRange{first, std::min(end, range.last)});
+}
+
+/// The same with each tile's class, as seen by the whole query tile.
+template <class Visit>
+constexpr void for_each_key_tile(const Mask& mask, std::int64_t tile_keys, const QueryTile& rows, Visit&& visit) {
+  for_each_key_span(mask, tile_keys, rows, [&](const KeyRange& keys) {
+    visit(KeyTile{keys.first, keys.size(), classify(mask, rows.first, rows.count, keys.first, keys.size())});
+  });
 }
 
 }  // namespace fresnel

@@ -37,18 +37,21 @@ struct NaiveScratch {
 /// Queries of a tile that are left to lanes along the head dimension are at most this many: see `few_queries`.
 inline constexpr std::int64_t most_rows = 8;
 
+/// Key tiles such a query takes at once: raising its maximum costs as much as a dozen keys.
+inline constexpr std::int64_t row_span = 16;
+
 /// Scratch of cpu.flash for queries whose lanes run along the head dimension.
 template <class T>
 struct RowScratch {
   RowScratch(Carver& carver, const Problem& problem, const Tile& tile)
       : q(carver.take<T>(most_rows * padded_width(problem.head_dim))),
         o(carver.take<T>(most_rows * padded_width(problem.value_dim))),
-        scores(carver.take<T>(2 * padded_width(tile.keys))),
+        scores(carver.take<T>(2 * padded_width(row_span * tile.keys))),
         m(carver.take<T>(most_rows)),
         l(carver.take<T>(most_rows)) {}
   T* q;       ///< [queries][D padded]
   T* o;       ///< [queries][Dv padded]
-  T* scores;  ///< [2][keys]
+  T* scores;  ///< [2][span of keys]
   T *m, *l;
 };
 

@@ -13,6 +13,8 @@
 #include "kernels/cpu/rows-inl.h"
 #include "kernels/cpu/transpose-inl.h"
 // clang-format on
+#include <array>
+
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cpu/isa.hpp"
 #include "runtime/parallel.hpp"
@@ -33,10 +35,16 @@ void store_empty(const Launch& launch, const QueryTile& tile, std::int64_t query
 
 // ---------------------------------------------------------------------------------------------- lanes along D
 
-/// One key tile for `rows` queries. What all of them see is computed together; the ends that only one sees, alone.
+/// What a row sees before and after the keys that all rows of a step see.
+[[nodiscard]] inline std::array<KeyRange, 2> ends_of(const KeyRange& seen, const KeyRange& shared) {
+  return {KeyRange{seen.first, shared.first}, KeyRange{shared.last, seen.last}};
+}
+
+/// One span of keys for `rows` queries: the maximum is raised once for the span, sums run in blocks of the tile's keys.
+/// What all queries see is computed together; the ends that only one sees, alone.
 template <class In, int rows>
-void row_step(const Problem& problem, const Mask& mask, const ScoreRule<Real<In>>& rule, Rows<const In> k,
-              Rows<const In> v, std::int64_t query, const RowState<Real<In>>* row) {
+HWY_INLINE void row_step(const Problem& problem, const Mask& mask, const ScoreRule<Real<In>>& rule, std::int64_t block,
+                         Rows<const In> k, Rows<const In> v, std::int64_t query, const RowState<Real<In>>* row) {
   using T = Real<In>;
   // Later queries see later keys: the first one's left end and the last one's right end are theirs alone.
   const KeyRange shared{row[rows - 1].seen.first, row[0].seen.last};
@@ -44,42 +52,42 @@ void row_step(const Problem& problem, const Mask& mask, const ScoreRule<Real<In>
   T alpha[rows];
   for (int index = 0; index < rows; ++index) {
     const RowState<T>& one = row[index];
-    dot_range<In, 1>(&one, k, {one.seen.first, shared.first}, problem.head_dim);
-    dot_range<In, 1>(&one, k, {shared.last, one.seen.last}, problem.head_dim);
+    if constexpr (rows > 1) {
+      for (const KeyRange end : ends_of(one.seen, shared))
+        if (!end.empty()) dot_range<In, 1>(&one, k, end, problem.head_dim);
+    }
     const T highest = finish_scores(rule, one.seen.first - mask.position(query + index), one.seen.size(), one.scores);
-    const T raised = highest > *one.m || std::isnan(highest) ? highest : *one.m;
-    const bool nothing_before = *one.m == -std::numeric_limits<T>::infinity();
-    alpha[index] = nothing_before ? T(0) : hn::GetLane(exp_nonpositive<T>(hn::Set(Full<T>(), *one.m - raised)));
-    *one.l = *one.l * alpha[index] + weigh(raised, one.seen.size(), one.scores);
+    const T before = one.first ? -std::numeric_limits<T>::infinity() : *one.m;
+    const T raised = highest > before || std::isnan(highest) ? highest : before;
+    const bool nothing_before = before == -std::numeric_limits<T>::infinity();
+    alpha[index] = nothing_before ? T(0) : hn::GetLane(exp_nonpositive<T>(hn::Set(Full<T>(), before - raised)));
+    *one.l = one.first ? T(0) : *one.l * alpha[index];
     *one.m = raised;
+    for (std::int64_t at = 0; at < one.seen.size(); at += block)
+      *one.l += weigh(raised, std::min(block, one.seen.size() - at), one.scores + at);
   }
-  add_values<In, rows>(row, v, shared, problem.value_dim, alpha);
-  const T kept = 1;
-  for (int index = 0; index < rows; ++index) {
-    const RowState<T>& one = row[index];
-    for (const KeyRange end : {KeyRange{one.seen.first, shared.first}, KeyRange{shared.last, one.seen.last}})
-      if (!end.empty()) add_values<In, 1>(&one, v, end, problem.value_dim, &kept);
+  T kept[rows];
+  std::fill_n(kept, rows, T(1));
+  for (std::int64_t first = shared.first; first < shared.last; first += block)
+    add_values<In, rows>(row, v, {first, std::min(first + block, shared.last)}, problem.value_dim,
+                         first == shared.first ? alpha : kept);
+  if constexpr (rows > 1) {
+    for (int index = 0; index < rows; ++index)
+      for (const KeyRange end : ends_of(row[index].seen, shared))
+        if (!end.empty()) add_values<In, 1>(row + index, v, end, problem.value_dim, kept);
   }
 }
 
-/// Rows of whole vectors in the type sums are kept in need no padded copy.
+/// The tile's queries in the type sums are kept in, padded to whole vectors: as they lie where that is what they are.
 template <class In>
-[[nodiscard]] inline bool reads_queries_in_place(const Problem& problem) {
-  return reads_in_place<In> && problem.head_dim % lanes_of<Real<In>> == 0;
-}
-
-template <class In>
-void start_rows(const Launch& launch, const QueryTile& tile, const RowScratch<Real<In>>& s) {
-  using T = Real<In>;
-  const Problem& problem = launch.plan.problem;
-  const auto q = rows_of<In>(launch.inputs.q, tile.batch, tile.head);
-  if (!reads_queries_in_place<In>(problem))
-    for (std::int64_t row = 0; row < tile.count; ++row)
-      load_query(q.row(tile.first + row), problem.head_dim, padded_width(problem.head_dim),
-                 s.q + row * padded_width(problem.head_dim));
-  std::fill_n(s.o, tile.count * padded_width(problem.value_dim), T(0));
-  std::fill_n(s.m, tile.count, -std::numeric_limits<T>::infinity());
-  std::fill_n(s.l, tile.count, T(0));
+[[nodiscard]] Rows<const Real<In>> padded_queries(Rows<const In> q, const QueryTile& tile, std::int64_t width,
+                                                  Real<In>* scratch) {
+  if constexpr (reads_in_place<In>)
+    if (width % lanes_of<In> == 0) return {q.row(tile.first), q.stride};
+  const std::int64_t padded = padded_width(width);
+  for (std::int64_t row = 0; row < tile.count; ++row)
+    load_query(q.row(tile.first + row), width, padded, scratch + row * padded);
+  return {scratch, padded};
 }
 
 template <class In>
@@ -87,43 +95,46 @@ void flash_rows(const Launch& launch, const QueryTile& tile, const RowScratch<Re
   using T = Real<In>;
   const Problem& problem = launch.plan.problem;
   const Mask mask = mask_of(problem, live_keys(problem, launch.inputs, tile.batch));
-  const std::int64_t q_width = padded_width(problem.head_dim), o_width = padded_width(problem.value_dim);
+  const std::int64_t o_width = padded_width(problem.value_dim);
   const std::int64_t kv_head = tile.head / problem.group(), tile_keys = launch.plan.tile.keys;
   const auto k = rows_of<In>(launch.inputs.k, tile.batch, kv_head);
   const auto v = rows_of<In>(launch.inputs.v, tile.batch, kv_head);
   const auto o = rows_of<In>(launch.outputs.o, tile.batch, tile.head);
   const auto rule = score_rule<T>(problem, launch.inputs, tile.batch, tile.head);
-  start_rows<In>(launch, tile, s);
-  Rows<const T> q{s.q, q_width};
-  if constexpr (reads_in_place<In>) {
-    const auto all = rows_of<In>(launch.inputs.q, tile.batch, tile.head);
-    if (reads_queries_in_place<In>(problem)) q = {all.row(tile.first), all.stride};
-  }
+  const auto q = padded_queries(rows_of<In>(launch.inputs.q, tile.batch, tile.head), tile, problem.head_dim, s.q);
 
-  for_each_key_tile(mask, tile_keys, tile, [&](const KeyTile& keys) HWY_ATTR {
+  KeyRange seen[most_rows];
+  for (std::int64_t row = 0; row < tile.count; ++row) seen[row] = mask.range(tile.first + row);
+  const std::int64_t span = row_span * tile_keys;
+  for_each_key_span(mask, span, tile, [&](const KeyRange& keys) HWY_ATTR {
     const auto state = [&](std::int64_t row, std::int64_t slot) HWY_ATTR {
-      const KeyRange all = mask.range(tile.first + row);
+      const KeyRange all = seen[row];
       return RowState<T>{q.row(row),
                          s.o + row * o_width,
-                         s.scores + slot * padded_width(tile_keys),
+                         s.scores + slot * padded_width(span),
                          s.m + row,
                          s.l + row,
-                         {std::max(keys.first, all.first), std::min(keys.first + keys.count, all.last)}};
+                         {std::max(keys.first, all.first), std::min(keys.last, all.last)},
+                         all.first >= keys.first};
     };
     for (std::int64_t row = 0; row < tile.count;) {
-      const RowState<T> two[2] = {state(row, 0), state(std::min(row + 1, tile.count - 1), 1)};
-      if (row + 1 < tile.count && two[1].seen.first < two[0].seen.last && !two[1].seen.empty()) {
-        row_step<In, 2>(problem, mask, rule, k, v, tile.first + row, two);
-        row += 2;
-      } else {
-        if (!two[0].seen.empty()) row_step<In, 1>(problem, mask, rule, k, v, tile.first + row, two);
-        row += 1;
+      RowState<T> two[2] = {state(row, 0)};
+      bool together = row + 1 < tile.count;
+      if (together) {
+        two[1] = state(row + 1, 1);
+        together = two[1].seen.first < two[0].seen.last && !two[1].seen.empty();
       }
+      if (together) {
+        row_step<In, 2>(problem, mask, rule, tile_keys, k, v, tile.first + row, two);
+      } else if (!two[0].seen.empty()) {
+        row_step<In, 1>(problem, mask, rule, tile_keys, k, v, tile.first + row, two);
+      }
+      row += together ? 2 : 1;
     }
   });
   for (std::int64_t row = 0; row < tile.count; ++row) {
     const std::int64_t query = tile.first + row;
-    if (mask.range(query).empty()) {
+    if (seen[row].empty()) {
       store_empty<In>(launch, tile, query);
       continue;
     }
@@ -178,11 +189,11 @@ void start_group(Rows<const T> q, std::int64_t count, const Problem& problem, co
 
 /// Per query of a group: its visible keys relative to the tile; unused lanes copy the last query.
 template <class T>
-void mark_visible(const Mask& mask, std::int64_t query, std::int64_t count, const KeyTile& keys, T* first, T* last) {
+void mark_visible(const Mask& mask, std::int64_t query, std::int64_t count, const KeyRange& keys, T* first, T* last) {
   for (std::int64_t column = 0; column < group_width<T>; ++column) {
     const KeyRange seen = mask.range(query + std::min(column, count - 1));
-    first[column] = static_cast<T>(std::clamp<std::int64_t>(seen.first - keys.first, 0, keys.count));
-    last[column] = static_cast<T>(std::clamp<std::int64_t>(seen.last - keys.first, 0, keys.count));
+    first[column] = static_cast<T>(std::clamp<std::int64_t>(seen.first - keys.first, 0, keys.size()));
+    last[column] = static_cast<T>(std::clamp<std::int64_t>(seen.last - keys.first, 0, keys.size()));
   }
 }
 
@@ -234,12 +245,12 @@ void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScra
     start_group<T>(real_rows(q, rows.first, rows.count, problem.head_dim, scratch.k), rows.count, problem,
                    group_scratch(scratch, problem, index));
   }
-  for_each_key_tile(mask, launch.plan.tile.keys, tile, [&](const KeyTile& keys) HWY_ATTR {
-    const auto k_tile = real_rows(k, keys.first, keys.count, problem.head_dim, scratch.k);
-    const auto v_tile = real_rows(v, keys.first, keys.count, problem.value_dim, scratch.v);
+  for_each_key_span(mask, launch.plan.tile.keys, tile, [&](const KeyRange& keys) HWY_ATTR {
+    const auto k_tile = real_rows(k, keys.first, keys.size(), problem.head_dim, scratch.k);
+    const auto v_tile = real_rows(v, keys.first, keys.size(), problem.value_dim, scratch.v);
     for (std::int64_t index = 0; index < groups; ++index) {
       const QueryTile rows = rows_in(index);
-      const TileClass kind = classify(mask, rows.first, rows.count, keys.first, keys.count);
+      const TileClass kind = classify(mask, rows.first, rows.count, keys.first, keys.size());
       if (kind == TileClass::skip) continue;
       const auto group = group_scratch(scratch, problem, index);
       rule.edge = kind == TileClass::edge;
@@ -248,7 +259,7 @@ void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScra
       rule.last = group.last;
       if (rule.edge) mark_visible(mask, rows.first, rows.count, keys, group.first, group.last);
       const auto step = rows.count <= lanes_of<T> ? tile_step<T, 1> : tile_step<T, max_vectors>;
-      step(rule, group, k_tile, v_tile, keys.count, problem.head_dim, problem.value_dim);
+      step(rule, group, k_tile, v_tile, keys.size(), problem.head_dim, problem.value_dim);
     }
   });
   for (std::int64_t index = 0; index < groups; ++index)

@@ -37,7 +37,7 @@ void naive_row(const Launch& launch, std::int64_t batch, std::int64_t head, std:
   load_query(rows_of<In>(launch.inputs.q, batch, head).row(query), problem.head_dim, padded_width(problem.head_dim),
              s.q);
   T m, l = 0;
-  const RowState<T> row{s.q, s.o, s.scores, &m, &l, keys};
+  const RowState<T> row{s.q, s.o, s.scores, &m, &l, keys, false};
   dot_range<In, 1>(&row, k, keys, problem.head_dim);
   const auto rule = score_rule<T>(problem, launch.inputs, batch, head);
   m = finish_scores(rule, keys.first - mask.position(query), keys.size(), s.scores);

@@ -74,6 +74,7 @@ struct RowState {
   T* m;
   T* l;
   KeyRange seen;  ///< visible keys of the tile
+  bool first;     ///< the row's first tile: o, m and l hold nothing yet
 };
 
 /// scores[key] of `rows` queries against keys [first, first + keys_at_once): every key vector is loaded once for all.
@@ -158,9 +159,10 @@ T weigh(T m, std::int64_t count, T* scores) {
   return sum_of<T>(sum);
 }
 
-/// o = alpha o + sum_j p[j] v_j over `range` for `columns` vectors of output columns from `at`, for `rows` queries that
-/// share every load of V. The tile is summed from zero and added once, so the depth of the sum is keys per tile plus
-/// tiles. `rest` > 0: the last vector holds only that many columns.
+/// o = alpha o + sum_j p[j] v_j (just the sum where alpha is 0 in a row's first tile) over `range` for `columns`
+/// vectors of output columns from `at`, for `rows` queries that share every load of V. The tile is summed from zero and
+/// added once, so the depth of the sum is keys per tile plus tiles. `rest` > 0: the last vector holds only that many
+/// columns.
 template <class In, int rows, int columns>
 HWY_INLINE void add_columns(const RowState<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t at,
                             std::int64_t rest, const Real<In>* alpha) {
@@ -182,9 +184,11 @@ HWY_INLINE void add_columns(const RowState<Real<In>>* row, Rows<const In> v, Key
     }
   }
   for (int query = 0; query < rows; ++query) {
+    const bool fresh = row[query].first && alpha[query] == T(0);
     for (int column = 0; column < columns; ++column) {
       T* const to = row[query].o + at + column * lanes;
-      hn::StoreU(hn::MulAdd(hn::Set(d, alpha[query]), load(to), sums[query][column]), d, to);
+      const auto sum = sums[query][column];
+      hn::StoreU(fresh ? sum : hn::MulAdd(hn::Set(d, alpha[query]), load(to), sum), d, to);
     }
   }
 }

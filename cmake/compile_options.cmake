@@ -23,8 +23,8 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
   add_compile_definitions(HWY_DISABLED_TARGETS=0x0F000000)
 endif()
 
-# The baseline is one lane of plain C++ under every compiler: Highway's emulated vectors are off under GCC before 12.3, and
-# the bits of a result should not depend on which of the two a compiler gets.
+# The baseline is one lane of plain C++ under every compiler: Highway's emulated vectors are off under GCC before 12.3,
+# and the bits of a result should not depend on which of the two a compiler gets.
 add_compile_definitions(HWY_BROKEN_EMU128=1)
 
 if(FRESNEL_SANITIZE)

@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "checker/expected.hpp"
 #include "cli/attended.hpp"
 #include "cli/case_run.hpp"
 #include "cli/commands.hpp"
 #include "cli/errors.hpp"
 #include "cli/execution.hpp"
-#include "cli/expected.hpp"
 #include "cli/json.hpp"
 #include "cli/print.hpp"
 #include "cli/session.hpp"
@@ -53,6 +53,31 @@ Status acceptable_out(const Text& out, const std::string& case_path) {
   return Done{};
 }
 
+/// The answers from elsewhere that a case holds.
+Expected expected_of(const Case& given) {
+  Expected expected;
+  if (given.expected_o) expected.o = given.expected_o->view();
+  if (given.expected_lse) expected.lse = given.expected_lse->view();
+  return expected;
+}
+
+/// By the oracle, and by the case's expected values if there are any.
+Status judge(CaseRun& run, const Session& session, Outcome& outcome) {
+  Progress progress;
+  progress.say("judging");
+  const Roundings roundings = roundings_of(outcome.plan);
+  Executor* const team = session.executor.get();
+  const auto verdict = check(run.problem, run.inputs(), run.outputs(), roundings, team);
+  if (!verdict) return verdict.refusal();
+  outcome.verdict = *verdict;
+  const Expected expected = expected_of(run.given);
+  if (!expected.o && !expected.lse) return Done{};
+  const auto compared = check_against(run.problem, run.inputs(), expected, run.outputs(), roundings, team);
+  if (!compared) return compared.refusal();
+  outcome.expected = *compared;
+  return Done{};
+}
+
 Result<Outcome> compute(const Request& request, CaseRun& run, const Session& session) {
   constexpr double timing_seconds = 0.2;
   auto row = chosen_row(request.row, run);
@@ -64,17 +89,8 @@ Result<Outcome> compute(const Request& request, CaseRun& run, const Session& ses
 
   Outcome outcome{runner->plan(), std::move(*timing), visible_operations(run.problem, run.inputs()), {}, {}, {}, {}};
   outcome.floor = floor_of(outcome.plan, outcome.operations, session);
-  if (request.check) {
-    Progress progress;
-    progress.say("judging");
-    const Roundings roundings = roundings_of(outcome.plan);
-    const auto verdict = check(run.problem, run.inputs(), run.outputs(), roundings, session.executor.get());
-    if (!verdict) return verdict.refusal();
-    outcome.verdict = *verdict;
-    auto expected = judge_against_expected(run, roundings, *session.executor);
-    if (!expected) return expected.refusal();
-    outcome.expected = std::move(*expected);
-  }
+  if (request.check)
+    if (const Status judged = judge(run, session, outcome); !judged) return judged.refusal();
   if (*row) {
     auto shown = attended(run, **row);
     if (!shown) return shown.refusal();

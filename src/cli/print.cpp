@@ -36,8 +36,6 @@ std::string scaled(double value, double step, const std::array<const char*, N>& 
   return fmt::format("{} {}", three_digits(value), units[unit]);
 }
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
 }  // namespace
 
 Paint Paint::of_stdout() {
@@ -155,19 +153,41 @@ std::string Table::markdown() const {
   return out;
 }
 
-Progress::Progress() : terminal_(isatty(STDERR_FILENO) == 1), started_(now()) {}
-
-Progress::~Progress() {
-  if (shown_) std::fputs("\r\x1b[K", stderr);
+Progress::Progress() {
+  if (isatty(STDERR_FILENO) == 1) watcher_ = std::thread([this] { watch(); });
 }
 
-void Progress::say(std::string_view what) {
-  constexpr double patience = 2;
-  if (!terminal_ || now() - started_ < patience) return;
-  const std::string line = fmt::format("\r\x1b[K{}", fitted(printable(what), 78));
-  std::fputs(line.c_str(), stderr);
-  std::fflush(stderr);
-  shown_ = true;
+Progress::~Progress() {
+  if (!watcher_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_one();
+  watcher_.join();
+}
+
+void Progress::say(std::string what) {
+  {
+    const std::lock_guard lock(mutex_);
+    message_ = std::move(what);
+    news_ = true;
+  }
+  changed_.notify_one();
+}
+
+void Progress::watch() {
+  constexpr std::chrono::seconds patience{2};
+  std::unique_lock lock(mutex_);
+  if (changed_.wait_for(lock, patience, [this] { return over_; })) return;
+  while (!over_) {
+    const std::string line = fmt::format("\r\x1b[K{}", fitted(printable(message_), 78));
+    news_ = false;
+    std::fputs(line.c_str(), stderr);
+    std::fflush(stderr);
+    changed_.wait(lock, [this] { return news_ || over_; });
+  }
+  std::fputs("\r\x1b[K", stderr);
 }
 
 }  // namespace fresnel::cli

@@ -2,9 +2,12 @@
 // Words and tables for people: units, bars, colours and aligned columns. Nothing here knows about attention.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,19 +71,25 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// One line of progress on standard error for work of more than two seconds; silent where it is no terminal.
+/// One line of progress on standard error for work of more than two seconds; silent where it is no terminal. What is
+/// said last appears even while the work itself says nothing more: a thread of its own watches the time.
 class Progress {
  public:
   Progress();
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void say(std::string_view what);
+  void say(std::string what);
 
  private:
-  bool terminal_;
-  bool shown_ = false;
-  double started_;
+  void watch();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string message_;
+  bool news_ = false;
+  bool over_ = false;
+  std::thread watcher_;
 };
 
 }  // namespace fresnel::cli

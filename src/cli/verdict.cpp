@@ -23,6 +23,7 @@ void add_row(Table& table, const char* output, const Judgement& judgement, int r
 }
 
 std::string clause(const char* output, const Judgement& judgement, int rank) {
+  if (judgement.count == 0) return fmt::format("{} has no values", output);
   if (judgement.mismatches == 0) return fmt::format("{} {} of its budget", output, percent(judgement.max_share));
   return fmt::format("{} {} of {} beyond the budget, worst at {}", output, grouped(judgement.mismatches),
                      grouped(judgement.count), place(judgement, rank));

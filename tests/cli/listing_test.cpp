@@ -107,6 +107,17 @@ TEST(Help, ExitsWithZero) {
   EXPECT_TRUE(version.out.starts_with("fresnel ")) << shown(version);
 }
 
+TEST(Colours, OnATerminalUnlessTheyAreRefused) {
+  const std::string escape = "\x1b[";
+  EXPECT_NE(fresnel_on_terminal({"kernels"}, {{"TERM", "xterm"}}).out.find(escape), std::string::npos);
+  const Outcome refused = fresnel_on_terminal({"kernels"}, {{"TERM", "xterm"}, {"NO_COLOR", "1"}});
+  EXPECT_NE(refused.out.find("cpu.flash"), std::string::npos) << shown(refused);
+  EXPECT_EQ(refused.out.find(escape), std::string::npos) << shown(refused);
+  EXPECT_EQ(fresnel_on_terminal({"kernels"}, {{"TERM", "dumb"}}).out.find(escape), std::string::npos);
+  EXPECT_EQ(fresnel_on_terminal({"explain", "b1 h1 q4 k4 d8 f32", "--json"}, {{"TERM", "xterm"}}).out.find(escape),
+            std::string::npos);
+}
+
 TEST(Help, JsonMayStandBeforeTheCommand) {
   EXPECT_TRUE(fresnel({"--json", "kernels"}).json().contains("rows"));
   EXPECT_TRUE(fresnel({"--json", "kernals"}).json().contains("error"));

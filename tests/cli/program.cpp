@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
@@ -24,7 +25,7 @@ std::string contents_of(const std::string& path) {
 [[noreturn]] void become(const std::vector<std::string>& words, const std::vector<std::string>& environment,
                          const std::string& out, const std::string& err) {
   constexpr unsigned patience_seconds = 120;
-  const int out_file = open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int out_file = open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY, 0600);
   const int err_file = open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   const int nothing = open("/dev/null", O_RDONLY);
   dup2(nothing, STDIN_FILENO);
@@ -88,9 +89,24 @@ Outcome fresnel(const std::vector<std::string>& words, const std::map<std::strin
   return run;
 }
 
-Outcome fresnel_into(const std::string& out, const std::vector<std::string>& words) {
+Outcome fresnel_into(const std::string& out, const std::vector<std::string>& words,
+                     const std::map<std::string, std::string>& environment) {
   const Folder folder;
-  return start_and_wait(folder, out, words, {});
+  return start_and_wait(folder, out, words, environment);
+}
+
+Outcome fresnel_on_terminal(const std::vector<std::string>& words,
+                            const std::map<std::string, std::string>& environment) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) throw std::runtime_error("no terminal");
+  const int kept_open = open(ptsname(terminal), O_RDWR | O_NOCTTY);  // what was written is lost with the last closer
+  Outcome outcome = fresnel_into(ptsname(terminal), words, environment);
+  std::array<char, 4096> text{};
+  const ssize_t length = read(terminal, text.data(), text.size());
+  outcome.out.assign(text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  close(kept_open);
+  close(terminal);
+  return outcome;
 }
 
 std::string data_case(const std::string& name) {

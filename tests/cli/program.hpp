@@ -42,7 +42,12 @@ class Folder {
                               const std::map<std::string, std::string>& environment = {});
 
 /// The same with standard output sent to `out`, which is not read back.
-[[nodiscard]] Outcome fresnel_into(const std::string& out, const std::vector<std::string>& words);
+[[nodiscard]] Outcome fresnel_into(const std::string& out, const std::vector<std::string>& words,
+                                   const std::map<std::string, std::string>& environment = {});
+
+/// The same with a terminal for standard output; for short texts only, since nobody reads while the program runs.
+[[nodiscard]] Outcome fresnel_on_terminal(const std::vector<std::string>& words,
+                                          const std::map<std::string, std::string>& environment);
 
 /// A case among the repository's test data.
 [[nodiscard]] std::string data_case(const std::string& name);

@@ -79,6 +79,7 @@ TEST(Describe, Plain) {
 TEST(Describe, AFormWithoutSlopesIsForgotten) {
   Call plain, distance;
   distance.options.alibi = AlibiForm::distance;
+  ASSERT_TRUE(plain.describe().ok() && distance.describe().ok());
   EXPECT_TRUE(*plain.describe() == *distance.describe());
   EXPECT_EQ(described([](Call& c) {
               c.options.alibi = AlibiForm::distance;

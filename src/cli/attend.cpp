@@ -184,7 +184,7 @@ Result<int> attend_command(const Words& words) {
 
   const auto path = required_text("CASE", request.case_path, "a case file (.safetensors)");
   if (!path) return path.refusal();
-  if (const Status known = known_kernel(request.kernel); !known) return known.refusal();
+  if (const Status known = known_kernel_or_control(request.kernel); !known) return known.refusal();
   if (const Status fine = acceptable_out(request.out, *path); !fine) return fine.refusal();
   const auto session = open_session(request.placement);
   if (!session) return session.refusal();

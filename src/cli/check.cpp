@@ -154,7 +154,7 @@ Result<int> check_command(const Words& words) {
   if (!*parsed) return exit_right;
 
   if (const auto refusal = misplaced(request)) return *refusal;
-  if (const Status known = known_kernel(request.kernel); !known) return known.refusal();
+  if (const Status known = known_kernel_or_control(request.kernel); !known) return known.refusal();
   const auto session = open_session(request.placement);
   if (!session) return session.refusal();
   const auto outcome = request.problem ? run_and_judge(request, *session) : judge_file(request, *session);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "controls/controls.hpp"
 #include "planner/selection.hpp"
 #include "runtime/ceilings.hpp"
 #include "semantics/mask.hpp"
@@ -14,7 +15,10 @@
 namespace fresnel::cli {
 
 Result<Runner> Runner::make(const Problem& problem, const Session& session, const std::string& kernel) {
-  auto planned = plan_among(problem, session.machine, session.plan_options(kernel), true);
+  const PlanOptions options = session.plan_options(kernel);
+  const Kernel* const control = controls::find(kernel);
+  auto planned = control != nullptr ? plan_row(*control, problem, session.machine, options)
+                                    : plan_among(problem, session.machine, options, true);
   if (!planned) return planned.refusal();
   auto scratch = AlignedBuffer::allocate(planned->workspace_bytes(), "workspace");
   if (!scratch) return scratch.refusal();

@@ -11,10 +11,14 @@
 #include "cli/print.hpp"
 #include "cli/session.hpp"
 #include "cli/words.hpp"
+#include "controls/controls.hpp"
 #include "kernels/kernel.hpp"
 
 namespace fresnel::cli {
 namespace {
+
+/// What is listed, in order.
+using Rows = std::vector<Kernel>;
 
 std::string words_of(const std::vector<std::string>& words) {
   std::string text;
@@ -62,10 +66,10 @@ std::string preference_of(const Kernel& kernel) {
   return text;
 }
 
-Table table_of_rows() {
+Table table_of_rows(const Rows& rows) {
   Table table(
       {{"kernel"}, {"device"}, {"built"}, {"dtypes"}, {"head dims"}, {"features"}, {"preferred"}, {"same bits"}});
-  for (const Kernel& kernel : catalogue())
+  for (const Kernel& kernel : rows)
     table.add({std::string(kernel.name), std::string(name(kernel.device)), kernel.run != nullptr ? "yes" : "no",
                words_of(names_of(kernel.domain.dtypes)), dims_of(kernel.domain), features_of(kernel.domain),
                preference_of(kernel), std::string(word(kernel.determinism))});
@@ -88,9 +92,9 @@ Json roundings_of_row(const Kernel& kernel, const Machine& machine) {
   return by_dtype;
 }
 
-Json document_of_rows(const Machine& machine) {
+Json document_of_rows(const Rows& listed, const Machine& machine) {
   Json rows = Json::array();
-  for (const Kernel& kernel : catalogue())
+  for (const Kernel& kernel : listed)
     rows.push_back({{"name", kernel.name},
                     {"blurb", kernel.blurb},
                     {"device", name(kernel.device)},
@@ -102,25 +106,26 @@ Json document_of_rows(const Machine& machine) {
   return {{"rows", rows}};
 }
 
-void print_for_people() {
+void print_for_people(const Rows& rows) {
   const Paint paint = Paint::of_stdout();
-  fmt::print("{}\n", table_of_rows().text(paint));
-  for (const Kernel& kernel : catalogue()) fmt::print("{}  {}\n", paint.strong(kernel.name), kernel.blurb);
+  fmt::print("{}\n", table_of_rows(rows).text(paint));
+  for (const Kernel& kernel : rows) fmt::print("{}  {}\n", paint.strong(kernel.name), kernel.blurb);
   fmt::print("\nIn order of preference. `fresnel explain PROBLEM` says which is chosen and why.\n");
 }
 
-void print_markdown() {
-  fmt::print("{}\n", table_of_rows().markdown());
-  for (const Kernel& kernel : catalogue()) fmt::print("- `{}`: {}\n", kernel.name, kernel.blurb);
+void print_markdown(const Rows& rows) {
+  fmt::print("{}\n", table_of_rows(rows).markdown());
+  for (const Kernel& kernel : rows) fmt::print("- `{}`: {}\n", kernel.name, kernel.blurb);
 }
 
 }  // namespace
 
 Result<int> kernels_command(const Words& words) {
   Text format;
-  bool json = false;
+  bool json = false, with_controls = false;
   Usage usage("kernels", "Lists the kernels in order of preference, with what each is right for.");
   usage.option("--format", format, "json or markdown (default: a table for people)", "FORMAT");
+  usage.flag("--controls", with_controls, "Also the kernels that are wrong on purpose, which run only when forced");
   usage.flag("--json", json, "The same as --format json");
   const auto parsed = usage.parse(words);
   if (!parsed) return parsed.refusal();
@@ -129,14 +134,16 @@ Result<int> kernels_command(const Words& words) {
     return refuse("--format", "'" + *format + "'", "json, markdown", nearest_word(*format, {"json", "markdown"}));
   if (json && format == "markdown") return refuse("--format", "markdown together with --json", "one of them");
 
+  Rows rows(catalogue().begin(), catalogue().end());
+  if (with_controls) rows.insert(rows.end(), controls::rows().begin(), controls::rows().end());
   if (json || format == "json") {
     const auto machine = Machine::detect();
     if (!machine) return machine.refusal();
-    emit(document_of_rows(*machine));
+    emit(document_of_rows(rows, *machine));
   } else if (format == "markdown") {
-    print_markdown();
+    print_markdown(rows);
   } else {
-    print_for_people();
+    print_for_people(rows);
   }
   return exit_right;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cli/errors.hpp"
+#include "controls/controls.hpp"
 #include "inputs/inputs.hpp"
 #include "kernels/kernel.hpp"
 #include "runtime/host.hpp"
@@ -46,6 +47,14 @@ void add_inputs_option(Usage& usage, Text& kind) {
 Status known_kernel(const Text& kernel) {
   if (!kernel || find_kernel(*kernel) != nullptr) return Done{};
   const std::vector<std::string> names = kernel_names();
+  return refuse("--kernel", "'" + *kernel + "'", joined(names), nearest_word(*kernel, names));
+}
+
+Status known_kernel_or_control(const Text& kernel) {
+  if (!kernel || !kernel->starts_with(controls::prefix)) return known_kernel(kernel);
+  if (controls::find(*kernel) != nullptr) return Done{};
+  std::vector<std::string> names;
+  for (const Kernel& control : controls::rows()) names.emplace_back(control.name);
   return refuse("--kernel", "'" + *kernel + "'", joined(names), nearest_word(*kernel, names));
 }
 

@@ -33,6 +33,9 @@ void add_inputs_option(Usage& usage, Text& kind);
 /// Refuses a --kernel that no row of the catalogue has.
 [[nodiscard]] Status known_kernel(const Text& kernel);
 
+/// The same, but the controls are known as well: for commands that judge what they run.
+[[nodiscard]] Status known_kernel_or_control(const Text& kernel);
+
 /// Refuses devices that are not here (exit 3) or not known, and thread counts outside [1, most_threads].
 [[nodiscard]] Result<Session> open_session(const Placement& placement);
 

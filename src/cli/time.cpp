@@ -191,7 +191,7 @@ Result<int> time_command(const Words& words) {
     problems.push_back(*problem);
   }
   for (const std::string& kernel : request.kernels)
-    if (const Status known = known_kernel(kernel); !known) return known.refusal();
+    if (const Status known = known_kernel_or_control(kernel); !known) return known.refusal();
   const auto session = open_session(placement);
   if (!session) return session.refusal();
 

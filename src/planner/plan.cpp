@@ -17,6 +17,15 @@ Refusal unknown_kernel(const std::string& name) {
   return {Fault::bad_input, "", "kernel", "'" + name + "'", known, ""};
 }
 
+/// What every plan asks first.
+Status plannable(const Problem& problem, const PlanOptions& options) {
+  if (Status valid = validate(problem); !valid) return valid;
+  if (options.lanes < 0)
+    return Refusal{
+        Fault::bad_input, "", "lanes", fmt::format("{}", options.lanes), "at least 1, or 0 for all threads", ""};
+  return Done{};
+}
+
 /// Lanes never exceed the work there is, so that small problems do not wake threads for nothing.
 int lanes_for(const Problem& problem, const Tile& tile, const Machine& machine, int asked) {
   const int lanes = asked > 0 ? asked : std::max(machine.threads, 1);
@@ -75,17 +84,18 @@ Result<Plan> plan(const Problem& problem, const Machine& machine, const PlanOpti
   return plan_among(problem, machine, options, false);
 }
 
-Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
-  if (const Status valid = validate(problem); !valid) return valid.refusal();
-  if (options.lanes < 0)
-    return Refusal{
-        Fault::bad_input, "", "lanes", fmt::format("{}", options.lanes), "at least 1, or 0 for all threads", ""};
+Result<Plan> plan_row(const Kernel& row, const Problem& problem, const Machine& machine, const PlanOptions& options) {
+  if (const Status right = plannable(problem, options); !right) return right.refusal();
+  if (auto refusal = refusal_of(row, problem, machine)) return *refusal;
+  return plan_for(row, problem, machine, options);
+}
 
+Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
+  if (const Status right = plannable(problem, options); !right) return right.refusal();
   if (const std::string forced = requested_kernel(options); !forced.empty()) {
     const Kernel* const row = find_kernel(forced);
     if (row == nullptr) return unknown_kernel(forced);
-    if (auto refusal = refusal_of(*row, problem, machine)) return *refusal;
-    return plan_for(*row, problem, machine, options);
+    return plan_row(*row, problem, machine, options);
   }
   const Kernel* fallback = nullptr;
   for (const Kernel& row : catalogue()) {

@@ -15,6 +15,10 @@ namespace fresnel {
 /// Why a row does not serve the problem here; nothing when it does. Builds text.
 [[nodiscard]] std::optional<Refusal> refusal_of(const Kernel& row, const Problem& problem, const Machine& machine);
 
+/// The plan of one row, in the table or not; a refusal where the row does not serve the problem.
+[[nodiscard]] Result<Plan> plan_row(const Kernel& row, const Problem& problem, const Machine& machine,
+                                    const PlanOptions& options);
+
 /// plan(), choosing only among rows that are part of this build when `built_only`: planning for another machine ignores
 /// what is built here, running does not.
 [[nodiscard]] Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options,

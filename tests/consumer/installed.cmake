@@ -24,6 +24,16 @@ if(headers)
   message(FATAL_ERROR "installed, but not public headers: ${headers}")
 endif()
 
+# Kernels that are wrong on purpose stay behind; the second search shows that the first can find something.
+file(GLOB libraries ${prefix}/${LIBDIR}/libfresnel*)
+foreach(library IN LISTS libraries)
+  file(STRINGS ${library} controls REGEX "control\\.[a-z]+_|control\\.none")
+  file(STRINGS ${library} kernels REGEX "cpu\\.flash")
+  if(library MATCHES "controls[^/]*$" OR controls OR NOT kernels)
+    message(FATAL_ERROR "installed with controls, or without kernels: ${library} ${controls}")
+  endif()
+endforeach()
+
 step(${prefix}/bin/fresnel kernels)
 
 # The consumer is told nothing but the prefix.

@@ -39,8 +39,10 @@ Plan plan_for(const Kernel& row, const Problem& problem, const Machine& machine,
 
 /// The reason of the row that would have been preferred; `explain` gives every row's.
 Refusal nobody_serves(const Problem& problem, const Machine& machine) {
-  for (const Kernel& row : catalogue())
+  for (const Kernel& row : catalogue()) {
+    if (row.domain.required.has(Feature::grad) != problem.grad) continue;  // a row of the other pass
     if (auto refusal = refusal_of(row, problem, machine)) return *refusal;
+  }
   return {
       Fault::unsupported, "", "device", std::string(name(machine.device)), "a device with a kernel in this build", ""};
 }
@@ -75,13 +77,17 @@ Result<Plan> plan(const Problem& problem, const Machine& machine, const PlanOpti
   return plan_among(problem, machine, options, false);
 }
 
-Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
+namespace {
+
+/// plan_among with the forced row's name as an argument; empty: none is forced.
+Result<Plan> plan_with(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only,
+                       const std::string& forced) {
   if (const Status valid = validate(problem); !valid) return valid.refusal();
   if (options.lanes < 0)
     return Refusal{
         Fault::bad_input, "", "lanes", fmt::format("{}", options.lanes), "at least 1, or 0 for all threads", ""};
 
-  if (const std::string forced = requested_kernel(options); !forced.empty()) {
+  if (!forced.empty()) {
     const Kernel* const row = find_kernel(forced);
     if (row == nullptr) return unknown_kernel(forced);
     if (auto refusal = refusal_of(*row, problem, machine)) return *refusal;
@@ -95,6 +101,29 @@ Result<Plan> plan_among(const Problem& problem, const Machine& machine, const Pl
   }
   if (fallback != nullptr) return plan_for(*fallback, problem, machine, options);
   return nobody_serves(problem, machine);
+}
+
+}  // namespace
+
+Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
+  return plan_with(problem, machine, options, built_only, requested_kernel(options));
+}
+
+Result<Passes> plan_passes(const Problem& problem, const Machine& machine, const PlanOptions& options,
+                           bool built_only) {
+  const std::string forced = requested_kernel(options);
+  const Kernel* const row = find_kernel(forced);
+  const bool forces_backward = problem.grad && row != nullptr && row->domain.required.has(Feature::grad);
+  Problem forward = problem;
+  forward.grad = false;
+  Result<Plan> first = plan_with(forward, machine, options, built_only, forces_backward ? "" : forced);
+  if (!first) return first.refusal();
+  Passes passes{std::move(*first), std::nullopt};
+  if (!problem.grad) return passes;
+  Result<Plan> second = plan_with(problem, machine, options, built_only, forces_backward ? forced : "");
+  if (!second) return second.refusal();
+  passes.backward = std::move(*second);
+  return passes;
 }
 
 std::string_view Plan::kernel_name() const { return kernel == nullptr ? std::string_view() : kernel->name; }

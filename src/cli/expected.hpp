@@ -9,9 +9,9 @@
 
 namespace fresnel::cli {
 
-/// |result - expected| against the budget that the roundings allow around the truth: o, and lse where the case expects
-/// it. Nothing where the case expects neither; a case that expects lse alone has an o of no elements.
-[[nodiscard]] Result<std::optional<Verdict>> judge_against_expected(const CaseRun& run, const Roundings& roundings,
+/// |result - expected| against the budget that the roundings allow around the truth: o, lse and gradients where the
+/// case expects them. Nothing where it expects none; a case that does not expect o has an o of no elements.
+[[nodiscard]] Result<std::optional<Verdict>> judge_against_expected(CaseRun& run, const Roundings& roundings,
                                                                     Executor& executor);
 
 }  // namespace fresnel::cli

@@ -98,7 +98,7 @@ void HeadOracle<Real>::take(std::int64_t batch, std::int64_t head_kv) {
   load_rows(keys, seen_.size(), problem_.head_dim, k_);
   dk_.assign(index(problem_.keys * problem_.head_dim), Real(0));
   dv_.assign(index(problem_.keys * problem_.value_dim), Real(0));
-  dslopes_.assign(inputs_.alibi_slopes ? index(group) : 0, Real(0));
+  dslopes_.assign(inputs_.alibi_slopes && problem_.heads_q > 0 ? index(group) : 0, Real(0));
 }
 
 /// p_j, dp_j, D and ds_j.
@@ -178,7 +178,8 @@ void HeadOracle<Real>::add(const TrueRow<Real>& row, GradientVisitor<Real>& visi
 template <class Real>
 void HeadOracle<Real>::compute(std::int64_t batch, std::int64_t head_kv, GradientVisitor<Real>& visitor) {
   take(batch, head_kv);
-  for_each_true_row<Real>(part_, given_, *alone_, [&](int, const TrueRow<Real>& row) { add(row, visitor); });
+  if (problem_.heads_q > 0)  // key heads may be there without query heads
+    for_each_true_row<Real>(part_, given_, *alone_, [&](int, const TrueRow<Real>& row) { add(row, visitor); });
   visitor.visit(TrueGradientHead<Real>{batch_, head_kv_, dk_, dv_, dslopes_});
 }
 

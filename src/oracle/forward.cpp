@@ -307,7 +307,7 @@ template <class Real>
 void for_each_true_row(const Problem& problem, const Inputs& inputs, Executor& executor,
                        const std::function<void(int lane, const TrueRow<Real>&)>& visit) {
   const std::int64_t kv_heads = problem.batch * problem.heads_kv, group = problem.group();
-  if (kv_heads == 0 || problem.queries == 0) return;
+  if (kv_heads == 0 || problem.heads_q == 0 || problem.queries == 0) return;
   const PlainArithmetic here;  // and again in every task: an executor need not hand on its caller's arithmetic
   const int lanes = executor.width();
   std::vector<RowOracle<Real>> oracles(static_cast<std::size_t>(lanes), RowOracle<Real>(problem, inputs));

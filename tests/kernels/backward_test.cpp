@@ -103,6 +103,7 @@ constexpr const char* lines[] = {
     "b2 h2 q0 k5 d8",
     "b2 h2 q5 k0 d8",
     "b0 h2 q5 k5 d8",
+    "b2 h0/3 q5 k5 d8 alibi",
 };
 
 /// The line with a dtype after its widths.

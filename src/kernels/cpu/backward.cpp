@@ -214,8 +214,9 @@ void Sweep<In>::keys(std::int64_t item, std::byte* memory) const {
   Pair<T> sums = s.sums;
   sums.clear(stop - start);
   if (!tile.empty() && problem_.queries > 0) load_keys(s, batch, head_kv, tile);
-  for (std::int64_t member = 0; member < problem_.group() && !tile.empty(); ++member) {
-    const std::int64_t head_q = head_kv * problem_.group() + member;
+  const std::int64_t group = problem_.heads_q > 0 ? problem_.group() : 0;  // key heads may be there on their own
+  for (std::int64_t member = 0; member < group && !tile.empty(); ++member) {
+    const std::int64_t head_q = head_kv * group + member;
     for (std::int64_t query = 0; query < problem_.queries; ++query) {
       const KeyRange range = mask.range(query);
       const KeyRange here{std::max(range.first, tile.first), std::min(range.last, tile.last)};

@@ -52,7 +52,15 @@ struct Judgement {
 struct Verdict {
   Judgement o;
   std::optional<Judgement> lse;
-  [[nodiscard]] bool ok() const { return o.mismatches == 0 && (!lse || lse->mismatches == 0); }
+  std::optional<Judgement> dq = std::nullopt;
+  std::optional<Judgement> dk = std::nullopt;
+  std::optional<Judgement> dv = std::nullopt;
+  std::optional<Judgement> dalibi_slopes = std::nullopt;  ///< `at` is [-1, h, -1, -1] where slopes are per head
+  [[nodiscard]] bool ok() const {
+    for (const auto& part : {lse, dq, dk, dv, dalibi_slopes})
+      if (part && part->mismatches > 0) return false;
+    return o.mismatches == 0;
+  }
 };
 
 /// How a result of unknown origin is assumed to have been made: input dtype, float32 accumulator with u = 2^-23, tiles
@@ -64,6 +72,7 @@ struct Verdict {
 
 /// Judges `result`, o [B, Hq, Sq, Dv] in the problem's dtype and, if present, lse [B, Hq, Sq] in float32 (float64 for
 /// float64), of any strides, for these inputs; all of it in host memory. Every element is compared with a wider truth.
+/// Gradients (dq, dk, dv, dalibi_slopes) are judged where the result has them, which takes the inputs' dout.
 /// A value that is not finite is right only where the truth is not finite either, where the output's type overflows, or
 /// where docs/numerics.md promises nothing finite. Runs on `executor` (default: the pool); no thread count changes a
 /// verdict. Refuses inputs or results that are not the problem's, indices out of range, and roundings that are no

@@ -21,17 +21,24 @@ namespace fresnel {
 struct Kernel;  // a row of the table in src/kernels/catalogue.cpp
 
 /// q [B, Hq, Sq, D], k [B, Hkv, Sk, D], v [B, Hkv, Sk, Dv]; optional alibi_slopes f32 [Hq] or [B, Hq] and
-/// seqlens_k i32 [B], each in [0, Sk].
+/// seqlens_k i32 [B], each in [0, Sk]. `dout`, the gradient of o and shaped like it, asks for the backward.
 struct Inputs {
   View q, k, v;
   std::optional<View> alibi_slopes;
   std::optional<View> seqlens_k;
+  std::optional<View> dout = std::nullopt;
 };
 
-/// o [B, Hq, Sq, Dv] in q's dtype; lse [B, Hq, Sq] float32 (float64 for float64 problems), natural log.
+/// o [B, Hq, Sq, Dv] in q's dtype; lse [B, Hq, Sq] float32 (float64 for float64 problems), natural log. With `dout` at
+/// least one of dq, dk, dv (shapes and dtype of q, k, v) and dalibi_slopes (lse's dtype, shape of alibi_slopes), and
+/// lse, which they are computed from.
 struct Outputs {
   MutableView o;
   std::optional<MutableView> lse;
+  std::optional<MutableView> dq = std::nullopt;
+  std::optional<MutableView> dk = std::nullopt;
+  std::optional<MutableView> dv = std::nullopt;
+  std::optional<MutableView> dalibi_slopes = std::nullopt;
 };
 
 /// Reads shapes, strides and addresses, never data, and words every fault of the views.
@@ -79,7 +86,8 @@ struct Plan {
   [[nodiscard]] std::string_view kernel_name() const;
 };
 
-/// The first row that admits the problem, prefers it and is built; a refusal when every row says no.
+/// The first row that admits the problem, prefers it and is built; a refusal when every row says no. A problem with
+/// `grad` is served by a backward row, the same problem without it by a forward row.
 [[nodiscard]] Result<Plan> plan(const Problem& problem, const Machine& machine, const PlanOptions& options = {});
 
 /// One line per row: chosen, or why not.
@@ -95,7 +103,7 @@ struct Explanation {
 [[nodiscard]] std::string print(const Plan& plan);
 
 /// Computes. Allocates nothing and checks only that the workspace is large enough and the views fit the plan's problem.
-/// Same bits for any executor and any number of lanes.
+/// Same bits for any executor and any number of lanes. A backward plan reads the o and lse that a forward plan wrote.
 [[nodiscard]] Status run(const Plan& plan, const Inputs& inputs, const Outputs& outputs, std::span<std::byte> workspace,
                          Executor& executor);
 
@@ -106,13 +114,16 @@ struct Context {
   PlanOptions options;
 };
 
-/// Which kernel ran and what it cost by its formulas.
+/// Which kernels ran and what they cost by their formulas.
 struct Report {
   std::string kernel;
   Plan plan;
+  std::string backward_kernel = {};  ///< empty where no gradients were asked for
+  std::optional<Plan> backward = std::nullopt;
 };
 
-/// All steps at once, on this host.
+/// All steps at once, on this host: the forward and, with `dout`, the backward after it. A kernel forced by name is
+/// forced on the pass that it serves.
 [[nodiscard]] Result<Report> attend(const Problem& problem, const Inputs& inputs, const Outputs& outputs,
                                     const Context& context = {});
 [[nodiscard]] Result<Report> attend(const Options& options, const Inputs& inputs, const Outputs& outputs,

@@ -8,77 +8,13 @@
 #include <cmath>
 
 #include "checker/expected.hpp"
+#include "checker/gradients.hpp"
+#include "checker/judging.hpp"
 #include "oracle/forward.hpp"
-#include "runtime/half.hpp"
-#include "semantics/budget.hpp"
 #include "semantics/views.hpp"
 
 namespace fresnel {
 namespace {
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-
-/// The allowance of one element.
-struct Allowance {
-  double worst = 0;
-  double probable = 0;
-  Overflow overflow = Overflow::never;
-};
-
-/// |value - truth|, with what is not finite decided: 0 where that is right, infinity where it is wrong. `exact`: the
-/// truth is a definite answer, infinities included (a row that sees no key), not a sign of trouble.
-template <class Real>
-double error_of(double value, Real truth, bool exact, const Allowance& allowance) {
-  const Real given = static_cast<Real>(value);
-  if (given == truth) return 0;  // equal infinities match
-  if (exact && !std::isfinite(truth)) return infinity;
-  if (!std::isfinite(truth)) return std::isfinite(value) ? infinity : 0;
-  if (std::isfinite(value)) return static_cast<double>(std::abs(given - truth));
-  if (allowance.overflow == Overflow::free) return 0;
-  const bool outward = std::isinf(value) && std::signbit(value) == std::signbit(truth);
-  return outward && allowance.overflow == Overflow::outward ? 0 : infinity;
-}
-
-double share_of(double error, double budget) {
-  if (error == 0) return 0;
-  return std::isinf(error) || !(budget > 0) ? infinity : error / budget;
-}
-
-/// Adds one element to the verdict on its tensor. Ties of the largest share go to the first index, so that the order in
-/// which elements arrive changes nothing.
-void judge(Judgement& judgement, double error, const Allowance& allowance, const std::array<std::int64_t, 4>& at) {
-  const double share = share_of(error, allowance.worst), probable = share_of(error, allowance.probable);
-  ++judgement.count;
-  if (share > 1) ++judgement.mismatches;
-  if (probable > 1) ++judgement.mismatches_probable;
-  judgement.max_error = std::max(judgement.max_error, error);
-  judgement.max_share_probable = std::max(judgement.max_share_probable, probable);
-  if (share > judgement.max_share || (share == judgement.max_share && share > 0 && at < judgement.at)) {
-    judgement.max_share = share;
-    judgement.at = at;
-  }
-}
-
-void merge(Judgement& all, const Judgement& part) {
-  all.count += part.count;
-  all.mismatches += part.mismatches;
-  all.mismatches_probable += part.mismatches_probable;
-  all.max_error = std::max(all.max_error, part.max_error);
-  all.max_share_probable = std::max(all.max_share_probable, part.max_share_probable);
-  if (part.max_share > all.max_share || (part.max_share == all.max_share && part.max_share > 0 && part.at < all.at)) {
-    all.max_share = part.max_share;
-    all.at = part.at;
-  }
-}
-
-double element_of(const View& view, const std::array<std::int64_t, 4>& at) {
-  std::int64_t offset = 0;
-  for (int axis = 0; axis < view.rank; ++axis) {
-    const auto place = static_cast<std::size_t>(axis);
-    if (at[place] > 0) offset += at[place] * view.strides[place];
-  }
-  return load_as_double(view.data, view.dtype, offset);
-}
 
 /// One lane's part of the verdict, on a cache line of its own.
 struct alignas(64) Lane {
@@ -158,6 +94,53 @@ Objection objection_to_pair(const Problem& problem, const std::optional<View>& o
                              {problem.batch, problem.heads_q, problem.queries});
 }
 
+/// The gradients that are judged: those that the result has and, where there are answers from elsewhere, they have too.
+JudgedGradients gradients_of(const Outputs& result, const Expected* expected) {
+  const auto pair = [&](const std::optional<MutableView>& given, const std::optional<View> Expected::*answer) {
+    JudgedGradient gradient;
+    if (!given || (expected != nullptr && !(expected->*answer))) return gradient;
+    gradient.result = as_input(*given);
+    if (expected != nullptr) gradient.expected = expected->*answer;
+    return gradient;
+  };
+  return {pair(result.dq, &Expected::dq), pair(result.dk, &Expected::dk), pair(result.dv, &Expected::dv),
+          pair(result.dalibi_slopes, &Expected::dalibi_slopes)};
+}
+
+Objection objection_to_gradients(const Problem& problem, const Inputs& inputs, const JudgedGradients& gradients) {
+  if (!gradients.any()) return std::nullopt;
+  if (!inputs.dout) return refuse("dout", "none, beside gradients", "the gradient of o, which they come from");
+  const DType wide = problem.dtype == DType::f64 ? DType::f64 : DType::f32;
+  const auto object = [](const JudgedGradient& gradient, Tensor tensor, const char* expected_name, DType dtype,
+                         std::initializer_list<std::int64_t> extents) -> Objection {
+    if (!gradient.result) return std::nullopt;
+    tensor.view = *gradient.result;
+    if (auto fault = objection_to_result(tensor, dtype, extents)) return fault;
+    if (!gradient.expected) return std::nullopt;
+    tensor.view = *gradient.expected;
+    tensor.name = expected_name;
+    return objection_to_result(tensor, DType::f64, extents);
+  };
+  const auto& [batch, heads, heads_kv, queries, keys] =
+      std::tie(problem.batch, problem.heads_q, problem.heads_kv, problem.queries, problem.keys);
+  if (auto fault = object(gradients.dq, {"dq", {}, 4, {"batch", "heads", "queries", "head_dim"}}, "expected_dq",
+                          problem.dtype, {batch, heads, queries, problem.head_dim}))
+    return fault;
+  if (auto fault = object(gradients.dk, {"dk", {}, 4, {"batch", "kv heads", "keys", "head_dim"}}, "expected_dk",
+                          problem.dtype, {batch, heads_kv, keys, problem.head_dim}))
+    return fault;
+  if (auto fault = object(gradients.dv, {"dv", {}, 4, {"batch", "kv heads", "keys", "value_dim"}}, "expected_dv",
+                          problem.dtype, {batch, heads_kv, keys, problem.value_dim}))
+    return fault;
+  if (!gradients.dslopes.result) return std::nullopt;
+  if (!inputs.alibi_slopes)
+    return refuse("dalibi_slopes", "a gradient without alibi_slopes", "the gradient of a tensor that is there");
+  if (problem.alibi_slopes == AlibiSlopes::per_head)
+    return object(gradients.dslopes, {"dalibi_slopes", {}, 1, {"heads"}}, "expected_dalibi_slopes", wide, {heads});
+  return object(gradients.dslopes, {"dalibi_slopes", {}, 2, {"batch", "heads"}}, "expected_dalibi_slopes", wide,
+                {batch, heads});
+}
+
 Objection objection_to_roundings(const Roundings& roundings) {
   const auto word = [](const char* field, double given, const char* accepted) {
     return refuse(fmt::format("roundings.{}", field), fmt::format("{}", given), accepted);
@@ -196,9 +179,19 @@ Result<Verdict> judge_all(const Problem& problem, const Inputs& inputs, const Ex
     if (!expected->o) trial.o.reset();
     if (!expected->lse) trial.lse.reset();
   }
+  const JudgedGradients gradients = gradients_of(result, expected);
+  if (auto fault = objection_to_gradients(problem, inputs, gradients)) return *std::move(fault);
   if (auto fault = objection_to_roundings(roundings)) return *std::move(fault);
   Executor& team = executor != nullptr ? *executor : default_executor();
-  return problem.dtype == DType::f64 ? verdict_on<long double>(trial, team) : verdict_on<double>(trial, team);
+  Verdict verdict =
+      problem.dtype == DType::f64 ? verdict_on<long double>(trial, team) : verdict_on<double>(trial, team);
+  if (!gradients.any()) return verdict;
+  if (problem.dtype == DType::f64) {
+    judge_gradients<long double>(problem, inputs, roundings, gradients, team, verdict);
+  } else {
+    judge_gradients<double>(problem, inputs, roundings, gradients, team, verdict);
+  }
+  return verdict;
 }
 
 }  // namespace

@@ -10,9 +10,14 @@
 
 namespace fresnel {
 
-/// Answers in float64: o [B, Hq, Sq, Dv] and lse [B, Hq, Sq]. What is absent is not judged.
+/// Answers in float64: o [B, Hq, Sq, Dv], lse [B, Hq, Sq] and gradients in their inputs' shapes. What is absent is not
+/// judged.
 struct Expected {
   std::optional<View> o, lse;
+  std::optional<View> dq = std::nullopt;
+  std::optional<View> dk = std::nullopt;
+  std::optional<View> dv = std::nullopt;
+  std::optional<View> dalibi_slopes = std::nullopt;
 };
 
 /// As `check`, with `expected` for the truth. Rows that see no key must equal it exactly. Outputs that `result` or

@@ -33,6 +33,13 @@ struct Request {
   bool json = false;
 };
 
+/// The backward's part of a run.
+struct Gradients {
+  Plan plan;
+  Timing timing;
+  double operations = 0;
+};
+
 struct Outcome {
   Plan plan;
   Timing timing;
@@ -40,8 +47,15 @@ struct Outcome {
   std::optional<Floor> floor;
   std::optional<Verdict> verdict, expected;
   std::optional<Attended> attended;
+  std::optional<Gradients> gradients;
   [[nodiscard]] bool ok() const { return (!verdict || verdict->ok()) && (!expected || expected->ok()); }
 };
+
+/// Five products of matrices for each two of the forward, widths D and Dv as they fall.
+double backward_operations(const Problem& problem, double forward) {
+  const auto wide = static_cast<double>(problem.head_dim), deep = static_cast<double>(problem.value_dim);
+  return forward * (3 * wide + 2 * deep) / (wide + deep);
+}
 
 /// Faults of OUT that can be found before anything is computed.
 Status acceptable_out(const Text& out, const std::string& case_path) {
@@ -55,9 +69,16 @@ Status acceptable_out(const Text& out, const std::string& case_path) {
 
 /// The answers from elsewhere that a case holds.
 Expected expected_of(const Case& given) {
+  const auto view = [](const std::optional<OwnedTensor>& tensor) {
+    return tensor ? std::optional<View>(tensor->view()) : std::nullopt;
+  };
   Expected expected;
-  if (given.expected_o) expected.o = given.expected_o->view();
-  if (given.expected_lse) expected.lse = given.expected_lse->view();
+  expected.o = view(given.expected_o);
+  expected.lse = view(given.expected_lse);
+  expected.dq = view(given.expected_dq);
+  expected.dk = view(given.expected_dk);
+  expected.dv = view(given.expected_dv);
+  expected.dalibi_slopes = view(given.expected_dalibi_slopes);
   return expected;
 }
 
@@ -71,7 +92,8 @@ Status judge(CaseRun& run, const Session& session, Outcome& outcome) {
   if (!verdict) return verdict.refusal();
   outcome.verdict = *verdict;
   const Expected expected = expected_of(run.given);
-  if (!expected.o && !expected.lse) return Done{};
+  if (!expected.o && !expected.lse && !expected.dq && !expected.dk && !expected.dv && !expected.dalibi_slopes)
+    return Done{};
   const auto compared = check_against(run.problem, run.inputs(), expected, run.outputs(), roundings, team);
   if (!compared) return compared.refusal();
   outcome.expected = *compared;
@@ -82,12 +104,19 @@ Result<Outcome> compute(const Request& request, CaseRun& run, const Session& ses
   constexpr double timing_seconds = 0.2;
   auto row = chosen_row(request.row, run);
   if (!row) return row.refusal();
-  auto runner = Runner::make(run.problem, session, request.kernel.value_or(""));
-  if (!runner) return runner.refusal();
-  auto timing = run_repeatedly(*runner, run.inputs(), run.outputs(), *session.executor, timing_seconds);
+  auto passes = PassRunners::make(run.problem, session, request.kernel.value_or(""));
+  if (!passes) return passes.refusal();
+  auto timing = run_repeatedly(passes->forward, run.inputs(), run.outputs(), *session.executor, timing_seconds);
   if (!timing) return timing.refusal();
 
-  Outcome outcome{runner->plan(), std::move(*timing), visible_operations(run.problem, run.inputs()), {}, {}, {}, {}};
+  const Plan& plan = passes->forward.plan();
+  Outcome outcome{plan, std::move(*timing), visible_operations(run.problem, run.inputs()), {}, {}, {}, {}, {}};
+  if (passes->backward) {
+    auto taken = run_repeatedly(*passes->backward, run.inputs(), run.outputs(), *session.executor, timing_seconds);
+    if (!taken) return taken.refusal();
+    outcome.gradients = {passes->backward->plan(), std::move(*taken),
+                         backward_operations(run.problem, outcome.operations)};
+  }
   outcome.floor = floor_of(outcome.plan, outcome.operations, session);
   if (request.check)
     if (const Status judged = judge(run, session, outcome); !judged) return judged.refusal();
@@ -100,14 +129,22 @@ Result<Outcome> compute(const Request& request, CaseRun& run, const Session& ses
 }
 
 Status write(const std::string& out, CaseRun& run, const Outcome& outcome) {
-  return write_results(out, run.o.view(), run.lse.view(),
-                       {{"problem", print(run.problem)}, {"kernel", std::string(outcome.plan.kernel_name())}});
+  Metadata metadata{{"problem", print(run.problem)}, {"kernel", std::string(outcome.plan.kernel_name())}};
+  if (outcome.gradients) metadata["backward_kernel"] = std::string(outcome.gradients->plan.kernel_name());
+  return write_results(out, run.outputs(), metadata);
 }
 
-std::string time_line(const Outcome& outcome) {
-  const std::size_t runs = outcome.timing.samples.size();
-  const std::string median = seconds(outcome.timing.median());
-  if (!outcome.timing.warmed) return median + " (one run)";
+/// Names of what was computed, "dq, dk, dv".
+std::vector<std::string> gradient_names(const CaseRun& run) {
+  std::vector<std::string> names{"dq", "dk", "dv"};
+  if (run.dalibi_slopes) names.emplace_back("dalibi_slopes");
+  return names;
+}
+
+std::string time_line(const Timing& timing) {
+  const std::size_t runs = timing.samples.size();
+  const std::string median = seconds(timing.median());
+  if (!timing.warmed) return median + " (one run)";
   return fmt::format("{} (median of {} run{} after a warm-up)", median, grouped(static_cast<std::int64_t>(runs)),
                      runs == 1 ? "" : "s");
 }
@@ -130,7 +167,7 @@ void print_for_people(const Request& request, const CaseRun& run, const Outcome&
   line("problem", print(run.problem));
   line("kernel", fmt::format("{} ({}, tile {} x {}, {} lane{})", paint.strong(plan.kernel_name()), name(plan.isa),
                              plan.tile.queries, plan.tile.keys, plan.lanes, plan.lanes == 1 ? "" : "s"));
-  line("time", time_line(outcome));
+  line("time", time_line(outcome.timing));
   line("rate", rate_line(outcome));
   line("memory", fmt::format("{} moved, unfused {}; {} of scores never written", bytes(cost.bytes),
                              bytes(cost.bytes_unfused), bytes(cost.score_bytes)));
@@ -138,9 +175,28 @@ void print_for_people(const Request& request, const CaseRun& run, const Outcome&
     line("check", fmt::format("{}: {}", paint.verdict(outcome.verdict->ok()), verdict_line(*outcome.verdict)));
   if (outcome.expected)
     line("expected", fmt::format("{}: {}", paint.verdict(outcome.expected->ok()), verdict_line(*outcome.expected)));
-  if (run.given.dout) line("gradients", "not computed (no backward kernel yet)");
-  if (request.out) line("wrote", fitted(printable(*request.out), 70) + " (o, lse)");
+  const std::string gradients = outcome.gradients ? joined(gradient_names(run)) : "";
+  if (outcome.gradients) {
+    line("gradients", fmt::format("{} by {}, {}", gradients, paint.strong(outcome.gradients->plan.kernel_name()),
+                                  rate(outcome.gradients->operations / outcome.gradients->timing.median())));
+    line("", time_line(outcome.gradients->timing));
+  }
+  if (request.out)
+    line("wrote", fitted(printable(*request.out), 70) + " (o, lse" + (gradients.empty() ? "" : ", " + gradients) + ")");
   if (outcome.attended) fmt::print("\n{}", bars_of(*outcome.attended, run.given, paint));
+}
+
+Json gradients_json(const CaseRun& run, const Outcome& outcome) {
+  if (!outcome.gradients) return nullptr;
+  const Gradients& gradients = *outcome.gradients;
+  const double median = gradients.timing.median();
+  return {{"kernel", gradients.plan.kernel_name()},
+          {"outputs", gradient_names(run)},
+          {"seconds", number(median)},
+          {"runs", gradients.timing.samples.size()},
+          {"tflops", number(gradients.operations / median * 1e-12)},
+          {"bytes_moved", std::llround(gradients.plan.cost.bytes)},
+          {"bytes_unfused", std::llround(gradients.plan.cost.bytes_unfused)}};
 }
 
 void print_json(const Request& request, const CaseRun& run, const Outcome& outcome) {
@@ -158,7 +214,7 @@ void print_json(const Request& request, const CaseRun& run, const Outcome& outco
                 {"bytes_moved", std::llround(outcome.plan.cost.bytes)},
                 {"bytes_unfused", std::llround(outcome.plan.cost.bytes_unfused)},
                 {"score_bytes", std::llround(outcome.plan.cost.score_bytes)},
-                {"gradients", nullptr}};
+                {"gradients", gradients_json(run, outcome)}};
   if (outcome.verdict) document["check"] = to_json(*outcome.verdict);
   if (outcome.expected) document["expected"] = to_json(*outcome.expected);
   if (request.out) document["output"] = *request.out;
@@ -172,7 +228,7 @@ Result<int> attend_command(const Words& words) {
   Request request;
   Usage usage("attend", "Computes attention for a case file and says how it went.");
   usage.positional("CASE", request.case_path, "A case file (.safetensors)");
-  usage.option("-o,--output", request.out, "Write o and lse here (.safetensors)", "OUT");
+  usage.option("-o,--output", request.out, "Write o, lse and gradients here (.safetensors)", "OUT");
   usage.flag("--check", request.check, "Judge the result by the oracle, and by the case's expected values");
   usage.option("--kernel", request.kernel, "Force this kernel", "NAME");
   request.placement.add_to(usage);

@@ -11,9 +11,14 @@ struct CaseRun {
   Case given;
   Problem problem;
   OwnedTensor o, lse;
+  std::optional<OwnedTensor> dq = std::nullopt;  ///< this and the next three where the case has a dout
+  std::optional<OwnedTensor> dk = std::nullopt;
+  std::optional<OwnedTensor> dv = std::nullopt;
+  std::optional<OwnedTensor> dalibi_slopes = std::nullopt;
 
-  [[nodiscard]] Inputs inputs() const { return given.inputs(); }
-  [[nodiscard]] Outputs outputs() { return {o.mutable_view(), lse.mutable_view()}; }
+  /// With dout, where there is one.
+  [[nodiscard]] Inputs inputs() const;
+  [[nodiscard]] Outputs outputs();
 };
 
 /// Reads, describes and validates; index arrays included.

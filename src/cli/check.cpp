@@ -73,6 +73,9 @@ Result<Outcome> run_and_judge(const Request& request, const Session& session) {
   const auto problem = parse_problem(*request.problem);
   if (!problem) return problem.refusal();
   if (const Status valid = validate(*problem); !valid) return valid.refusal();
+  if (problem->grad)
+    return refuse("--problem", "grad",
+                  "a problem without it; gradients are judged for a CASE with dout and its RESULT");
   const auto seed = seed_number("--seed", request.seed.value_or("1"));
   if (!seed) return seed.refusal();
   const std::string kind = request.inputs.value_or("normal");

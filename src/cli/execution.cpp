@@ -20,9 +20,26 @@ Result<Runner> Runner::make(const Problem& problem, const Session& session, cons
   auto planned = control != nullptr ? plan_row(*control, problem, session.machine, options)
                                     : plan_among(problem, session.machine, options, true);
   if (!planned) return planned.refusal();
-  auto scratch = AlignedBuffer::allocate(planned->workspace_bytes(), "workspace");
+  return of(std::move(*planned));
+}
+
+Result<Runner> Runner::of(Plan plan) {
+  auto scratch = AlignedBuffer::allocate(plan.workspace_bytes(), "workspace");
   if (!scratch) return scratch.refusal();
-  return Runner(std::move(*planned), std::move(scratch).value());
+  return Runner(std::move(plan), std::move(scratch).value());
+}
+
+Result<PassRunners> PassRunners::make(const Problem& problem, const Session& session, const std::string& kernel) {
+  auto passes = plan_passes(problem, session.machine, session.plan_options(kernel), true);
+  if (!passes) return passes.refusal();
+  auto forward = Runner::of(std::move(passes->forward));
+  if (!forward) return forward.refusal();
+  PassRunners runners{std::move(forward).value(), std::nullopt};
+  if (!passes->backward) return runners;
+  auto backward = Runner::of(std::move(*passes->backward));
+  if (!backward) return backward.refusal();
+  runners.backward = std::move(backward).value();
+  return runners;
 }
 
 Result<double> Runner::run(const Inputs& inputs, const Outputs& outputs, Executor& executor) {

@@ -17,6 +17,9 @@ class Runner {
  public:
   [[nodiscard]] static Result<Runner> make(const Problem& problem, const Session& session, const std::string& kernel);
 
+  /// The same for a plan that is there already.
+  [[nodiscard]] static Result<Runner> of(Plan plan);
+
   [[nodiscard]] const Plan& plan() const { return plan_; }
   /// Runs once and returns how many seconds it took.
   [[nodiscard]] Result<double> run(const Inputs& inputs, const Outputs& outputs, Executor& executor);
@@ -26,6 +29,15 @@ class Runner {
 
   Plan plan_;
   AlignedBuffer scratch_;
+};
+
+/// The passes of a problem: the forward and, where it asks for gradients, the backward, which needs what the forward
+/// wrote.
+struct PassRunners {
+  Runner forward;
+  std::optional<Runner> backward;
+  [[nodiscard]] static Result<PassRunners> make(const Problem& problem, const Session& session,
+                                                const std::string& kernel);
 };
 
 /// Seconds of single runs.

@@ -52,19 +52,19 @@ Json to_json(const Judgement& judgement, int rank) {
 Json to_json(const Verdict& verdict) {
   Json outputs{{"o", to_json(verdict.o, 4)}};
   if (verdict.lse) outputs["lse"] = to_json(*verdict.lse, 3);
+  const std::pair<const char*, const std::optional<Judgement>*> gradients[] = {
+      {"dq", &verdict.dq}, {"dk", &verdict.dk}, {"dv", &verdict.dv}, {"dalibi_slopes", &verdict.dalibi_slopes}};
+  for (const auto& [name, judgement] : gradients)
+    if (*judgement) outputs[name] = to_json(**judgement, 4);
   return {{"ok", verdict.ok()}, {"outputs", outputs}};
 }
 
 Json to_json(const Domain& domain) {
-  return {{"dtypes", names_of(domain.dtypes)},
-          {"head_dim", to_json(domain.head_dim)},
-          {"value_dim", to_json(domain.value_dim)},
-          {"queries", to_json(domain.queries)},
-          {"keys", to_json(domain.keys)},
-          {"features", names_of(domain.features)},
-          {"axis_orders", names_of(domain.axis_orders)},
-          {"unaligned", domain.unaligned},
-          {"isolates_hidden_values", domain.isolates_hidden_values}};
+  return {{"dtypes", names_of(domain.dtypes)},      {"head_dim", to_json(domain.head_dim)},
+          {"value_dim", to_json(domain.value_dim)}, {"queries", to_json(domain.queries)},
+          {"keys", to_json(domain.keys)},           {"features", names_of(domain.features)},
+          {"required", names_of(domain.required)},  {"axis_orders", names_of(domain.axis_orders)},
+          {"unaligned", domain.unaligned},          {"isolates_hidden_values", domain.isolates_hidden_values}};
 }
 
 Json to_json(const Roundings& roundings) {

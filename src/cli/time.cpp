@@ -93,6 +93,8 @@ Result<Done> sample(Timed& timed, GeneratedInputs& data, const Session& session,
 }
 
 Result<Timed> time_problem(const Problem& problem, const Request& request, const Session& session, Progress& progress) {
+  if (problem.grad)
+    return refuse("PROBLEM", "grad", "a problem without it; `fresnel attend` times the backward of a case");
   const auto kernels = candidates(problem, request, session);
   if (!kernels) return kernels.refusal();
   constexpr std::uint64_t seed = 1;

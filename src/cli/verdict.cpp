@@ -4,6 +4,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 namespace fresnel::cli {
 namespace {
 
@@ -29,6 +32,16 @@ std::string clause(const char* output, const Judgement& judgement, int rank) {
                      grouped(judgement.count), place(judgement, rank));
 }
 
+/// The gradients that were judged, by name.
+std::vector<std::pair<const char*, const Judgement*>> gradients_of(const Verdict& verdict) {
+  std::vector<std::pair<const char*, const Judgement*>> judged;
+  const std::pair<const char*, const std::optional<Judgement>*> gradients[] = {
+      {"dq", &verdict.dq}, {"dk", &verdict.dk}, {"dv", &verdict.dv}, {"dalibi_slopes", &verdict.dalibi_slopes}};
+  for (const auto& [name, judgement] : gradients)
+    if (*judgement) judged.emplace_back(name, &**judgement);
+  return judged;
+}
+
 }  // namespace
 
 std::string verdict_table(const Verdict& verdict, const Paint& paint) {
@@ -42,12 +55,15 @@ std::string verdict_table(const Verdict& verdict, const Paint& paint) {
                {"where [b, h, i, d]", Align::left}});
   add_row(table, "o", verdict.o, 4, paint);
   if (verdict.lse) add_row(table, "lse", *verdict.lse, 3, paint);
+  for (const auto& [name, judgement] : gradients_of(verdict)) add_row(table, name, *judgement, 4, paint);
   return table.text(paint);
 }
 
 std::string verdict_line(const Verdict& verdict) {
-  const std::string o = clause("o", verdict.o, 4);
-  return verdict.lse ? o + ", " + clause("lse", *verdict.lse, 3) : o;
+  std::string text = clause("o", verdict.o, 4);
+  if (verdict.lse) text += ", " + clause("lse", *verdict.lse, 3);
+  for (const auto& [name, judgement] : gradients_of(verdict)) text += ", " + clause(name, *judgement, 4);
+  return text;
 }
 
 }  // namespace fresnel::cli

@@ -42,7 +42,7 @@ struct Case {
   std::vector<std::string> tokens;  ///< Sk of them, or none
   std::optional<Show> show;         ///< within B, Hq and Sq
 
-  /// Views of the tensors; valid while the case lives.
+  /// Views of the forward's inputs; valid while the case lives.
   [[nodiscard]] Inputs inputs() const;
 };
 

@@ -19,6 +19,14 @@ constexpr Domain cpu_domain = {
                  Feature::seqlens_k, Feature::grouped_heads},
 };
 
+/// The backward: the same, where gradients are asked for.
+constexpr Domain backward_domain = [] {
+  Domain domain = cpu_domain;
+  domain.features.bits |= Set<Feature>{Feature::grad}.bits;
+  domain.required = {Feature::grad};
+  return domain;
+}();
+
 constexpr std::array rows = {
     Kernel{
         .name = "cpu.flash",
@@ -45,6 +53,19 @@ constexpr std::array rows = {
         .cost = forward_cost,
         .roundings = cpu::naive_roundings,
         .run = cpu::run_naive,
+    },
+    Kernel{
+        .name = "cpu.reference_backward",
+        .blurb = "dq, dk, dv and dalibi_slopes from q, k, v, o, lse, dout; plain loops, every sum in a fixed order",
+        .device = Device::cpu,
+        .domain = backward_domain,
+        .prefers = backward_domain,
+        .determinism = Determinism::bitwise,
+        .tile = cpu::backward_tile,
+        .lane_bytes = cpu::backward_lane_bytes,
+        .cost = backward_cost,
+        .roundings = cpu::backward_roundings,
+        .run = cpu::run_backward,
     },
 };
 

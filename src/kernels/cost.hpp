@@ -10,4 +10,7 @@ namespace fresnel {
 /// way adds: scores and weights written and read back. Lengths are taken as full (seqlens_k is data).
 [[nodiscard]] Cost forward_cost(const Problem& problem, const Tile& tile);
 
+/// What the backward computes, five products of matrices, and moves: q, k, v, o, dO and lse read, dq, dk, dv written.
+[[nodiscard]] Cost backward_cost(const Problem& problem, const Tile& tile);
+
 }  // namespace fresnel

@@ -42,10 +42,15 @@ Status accept(const Problem& problem, const Inputs& inputs) {
   if (auto fault = objection_to_input(problem, {"v", inputs.v, 4, {"batch", "kv heads", "keys", "value_dim"}},
                                       {batch, heads_kv, keys, value_dim}))
     return *std::move(fault);
+  if (inputs.dout)
+    if (auto fault = objection_to_input(problem, {"dout", *inputs.dout, 4, {"batch", "heads", "queries", "value_dim"}},
+                                        {batch, heads_q, queries, value_dim}))
+      return *std::move(fault);
   const View none;
-  for (const auto& [name, view] : {std::pair("q", inputs.q), std::pair("k", inputs.k), std::pair("v", inputs.v),
-                                   std::pair("alibi_slopes", inputs.alibi_slopes.value_or(none)),
-                                   std::pair("seqlens_k", inputs.seqlens_k.value_or(none))})
+  for (const auto& [name, view] :
+       {std::pair("q", inputs.q), std::pair("k", inputs.k), std::pair("v", inputs.v),
+        std::pair("dout", inputs.dout.value_or(none)), std::pair("alibi_slopes", inputs.alibi_slopes.value_or(none)),
+        std::pair("seqlens_k", inputs.seqlens_k.value_or(none))})
     if (auto fault = objection_to_device(name, view)) return *std::move(fault);
   return check_indices(problem, inputs);
 }

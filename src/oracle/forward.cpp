@@ -271,7 +271,7 @@ void RowOracle<Real>::describe(const Head& kv) {
 
 template <class Real>
 const TrueRow<Real>& RowOracle<Real>::compute(const Head& kv, std::int64_t head, std::int64_t query) {
-  row_ = {kv.batch, head, query, kv.mask.range(query), {}, 0, {}};
+  row_ = {kv.batch, head, query, kv.mask.range(query), {}, 0, {}, {}, 0};
   row_.o = std::span(o_).first(index(problem_.value_dim));
   if (row_.keys.empty()) {
     std::fill(o_.begin(), o_.end(), Real(0));
@@ -288,6 +288,8 @@ const TrueRow<Real>& RowOracle<Real>::compute(const Head& kv, std::int64_t head,
   weigh();
   multiply_values(kv.v.data() + skipped * padded(problem_.value_dim));
   row_.lse = max_ + std::log(sum_);
+  row_.weights = scores_;
+  row_.weight_sum = sum_;
   describe(kv);
   return row_;
 }
@@ -305,7 +307,7 @@ template <class Real>
 void for_each_true_row(const Problem& problem, const Inputs& inputs, Executor& executor,
                        const std::function<void(int lane, const TrueRow<Real>&)>& visit) {
   const std::int64_t kv_heads = problem.batch * problem.heads_kv, group = problem.group();
-  if (kv_heads == 0 || problem.queries == 0) return;
+  if (kv_heads == 0 || problem.heads_q == 0 || problem.queries == 0) return;
   const PlainArithmetic here;  // and again in every task: an executor need not hand on its caller's arithmetic
   const int lanes = executor.width();
   std::vector<RowOracle<Real>> oracles(static_cast<std::size_t>(lanes), RowOracle<Real>(problem, inputs));

@@ -24,10 +24,12 @@ struct TrueRow {
   std::int64_t batch = 0;
   std::int64_t head = 0;  ///< query head
   std::int64_t query = 0;
-  KeyRange keys;            ///< visible keys
-  std::span<const Real> o;  ///< Dv values; zeros where no key is visible
-  Real lse = 0;             ///< natural log; -inf where no key is visible
-  RowFacts facts;           ///< `x` is empty where no key is visible
+  KeyRange keys;                  ///< visible keys
+  std::span<const Real> o;        ///< Dv values; zeros where no key is visible
+  Real lse = 0;                   ///< natural log; -inf where no key is visible
+  RowFacts facts;                 ///< `x` is empty where no key is visible
+  std::span<const Real> weights;  ///< exp(s_j - m), one for each visible key
+  Real weight_sum = 0;            ///< their sum
 };
 
 /// Checks that the inputs are those of the problem: valid, on the host, of the right shapes and dtypes, indices in

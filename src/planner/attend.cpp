@@ -2,6 +2,8 @@
 // The end of the corridor: run a plan, or walk the whole corridor at once.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/kernel.hpp"
 #include "planner/selection.hpp"
 #include "runtime/memory.hpp"
@@ -16,7 +18,6 @@ bool same_work(Problem first, const Problem& second) {
   first.k = second.k;
   first.v = second.v;
   first.o = second.o;
-  first.grad = second.grad;
   return first == second;
 }
 
@@ -34,10 +35,21 @@ Status views_fit(const Problem& problem, const Inputs& inputs, const Outputs& ou
   return Done{};
 }
 
-/// A plan for this host, among the rows that are built.
-Result<Plan> plan_here(const Problem& problem, const PlanOptions& options) {
+/// A forward plan reads no dout and writes no gradients, whoever else uses the views.
+Inputs inputs_of(const Plan& plan, Inputs inputs) {
+  if (!plan.problem.grad) inputs.dout.reset();
+  return inputs;
+}
+Outputs outputs_of(const Plan& plan, Outputs outputs) {
+  if (!plan.problem.grad)
+    for (auto* gradient : {&outputs.dq, &outputs.dk, &outputs.dv, &outputs.dalibi_slopes}) gradient->reset();
+  return outputs;
+}
+
+/// Plans for this host, among the rows that are built.
+Result<Passes> plan_here(const Problem& problem, const PlanOptions& options) {
   try {
-    return plan_among(problem, Machine::host(), options, true);
+    return plan_passes(problem, Machine::host(), options, true);
   } catch (const Error& error) {  // FRESNEL_ISA or FRESNEL_THREADS is wrong
     return error.refusal();
   }
@@ -45,8 +57,10 @@ Result<Plan> plan_here(const Problem& problem, const PlanOptions& options) {
 
 }  // namespace
 
-Status run(const Plan& plan, const Inputs& inputs, const Outputs& outputs, std::span<std::byte> workspace,
+Status run(const Plan& plan, const Inputs& all_inputs, const Outputs& all_outputs, std::span<std::byte> workspace,
            Executor& executor) {
+  const Inputs inputs = inputs_of(plan, all_inputs);
+  const Outputs outputs = outputs_of(plan, all_outputs);
   if (plan.kernel == nullptr)
     return Refusal{Fault::bad_input, "", "plan", "an empty plan", "a plan made by plan()", ""};
   if (plan.kernel->run == nullptr)
@@ -84,20 +98,25 @@ Result<Report> attend(const Problem& problem, const Inputs& inputs, const Output
   if (const Status right = check_indices(problem, inputs); !right) return right.refusal();
   PlanOptions options = context.options;
   if (options.lanes == 0 && context.executor != nullptr) options.lanes = context.executor->width();
-  const Result<Plan> made = plan_here(problem, options);
+  const Result<Passes> made = plan_here(problem, options);
   if (!made) return made.refusal();
+  const Plan& forward = made->forward;
+  const std::optional<Plan>& backward = made->backward;
 
   std::span<std::byte> workspace = context.workspace;
   AlignedBuffer owned;
   if (workspace.empty()) {
-    Result<AlignedBuffer> buffer = AlignedBuffer::allocate(made->workspace_bytes(), "workspace");
+    const std::size_t bytes = std::max(forward.workspace_bytes(), backward ? backward->workspace_bytes() : 0);
+    Result<AlignedBuffer> buffer = AlignedBuffer::allocate(bytes, "workspace");
     if (!buffer) return buffer.refusal();
     owned = std::move(*buffer);
     workspace = owned.span();
   }
   Executor& executor = context.executor != nullptr ? *context.executor : default_executor();
-  if (const Status done = run(*made, inputs, outputs, workspace, executor); !done) return done.refusal();
-  return Report{std::string(made->kernel_name()), *made};
+  if (const Status done = run(forward, inputs, outputs, workspace, executor); !done) return done.refusal();
+  if (!backward) return Report{std::string(forward.kernel_name()), forward};
+  if (const Status done = run(*backward, inputs, outputs, workspace, executor); !done) return done.refusal();
+  return Report{std::string(forward.kernel_name()), forward, std::string(backward->kernel_name()), backward};
 }
 
 Result<Report> attend(const Options& options, const Inputs& inputs, const Outputs& outputs, const Context& context) {

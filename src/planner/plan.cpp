@@ -48,8 +48,10 @@ Plan plan_for(const Kernel& row, const Problem& problem, const Machine& machine,
 
 /// The reason of the row that would have been preferred; `explain` gives every row's.
 Refusal nobody_serves(const Problem& problem, const Machine& machine) {
-  for (const Kernel& row : catalogue())
+  for (const Kernel& row : catalogue()) {
+    if (row.domain.required.has(Feature::grad) != problem.grad) continue;  // a row of the other pass
     if (auto refusal = refusal_of(row, problem, machine)) return *refusal;
+  }
   return {
       Fault::unsupported, "", "device", std::string(name(machine.device)), "a device with a kernel in this build", ""};
 }
@@ -90,9 +92,13 @@ Result<Plan> plan_row(const Kernel& row, const Problem& problem, const Machine& 
   return plan_for(row, problem, machine, options);
 }
 
-Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
+namespace {
+
+/// plan_among with the forced row's name as an argument; empty: none is forced.
+Result<Plan> plan_with(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only,
+                       const std::string& forced) {
   if (const Status right = plannable(problem, options); !right) return right.refusal();
-  if (const std::string forced = requested_kernel(options); !forced.empty()) {
+  if (!forced.empty()) {
     const Kernel* const row = find_kernel(forced);
     if (row == nullptr) return unknown_kernel(forced);
     return plan_row(*row, problem, machine, options);
@@ -105,6 +111,29 @@ Result<Plan> plan_among(const Problem& problem, const Machine& machine, const Pl
   }
   if (fallback != nullptr) return plan_for(*fallback, problem, machine, options);
   return nobody_serves(problem, machine);
+}
+
+}  // namespace
+
+Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only) {
+  return plan_with(problem, machine, options, built_only, requested_kernel(options));
+}
+
+Result<Passes> plan_passes(const Problem& problem, const Machine& machine, const PlanOptions& options,
+                           bool built_only) {
+  const std::string forced = requested_kernel(options);
+  const Kernel* const row = find_kernel(forced);
+  const bool forces_backward = problem.grad && row != nullptr && row->domain.required.has(Feature::grad);
+  Problem forward = problem;
+  forward.grad = false;
+  Result<Plan> first = plan_with(forward, machine, options, built_only, forces_backward ? "" : forced);
+  if (!first) return first.refusal();
+  Passes passes{std::move(*first), std::nullopt};
+  if (!problem.grad) return passes;
+  Result<Plan> second = plan_with(problem, machine, options, built_only, forces_backward ? forced : "");
+  if (!second) return second.refusal();
+  passes.backward = std::move(*second);
+  return passes;
 }
 
 std::string_view Plan::kernel_name() const { return kernel == nullptr ? std::string_view() : kernel->name; }

@@ -24,6 +24,16 @@ namespace fresnel {
 [[nodiscard]] Result<Plan> plan_among(const Problem& problem, const Machine& machine, const PlanOptions& options,
                                       bool built_only);
 
+/// What a call takes: the forward and, where gradients are asked for, the backward.
+struct Passes {
+  Plan forward;
+  std::optional<Plan> backward;
+};
+
+/// Plans every pass of a problem; a row asked for by name is forced on the pass that it serves.
+[[nodiscard]] Result<Passes> plan_passes(const Problem& problem, const Machine& machine, const PlanOptions& options,
+                                         bool built_only);
+
 /// The same question as refusal_of, without text.
 [[nodiscard]] bool serves(const Kernel& row, const Problem& problem, const Machine& machine);
 

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "semantics/growth.hpp"
 #include "semantics/lanes.hpp"
 
 namespace fresnel {
@@ -18,55 +19,6 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Largest exponent of a ratio of weights that is kept; beyond it only the convex bound is left.
 constexpr double ratio_limit = 600;
-/// Budgets are computed in double: their own relative rounding error is far below this.
-constexpr double own_rounding = 1 + 0x1p-20;
-
-/// A product of bounds, where nothing times infinity is nothing.
-double times(double a, double b) { return a == 0 || b == 0 ? 0 : a * b; }
-
-/// At least -ln(1 - e), the exponent error that corresponds to a relative error of at most e.
-double exponent_of(double e) { return e < 1 ? e / (1 - e) : infinity; }
-
-/// Smallest normal number and promised range of the type that sums are kept in (docs/semantics.md, rule 4).
-struct Range {
-  double normal;
-  double scores;  ///< finite scores are promised below
-  double sums;    ///< finite sums of P V are promised below
-};
-Range range_of(DType dtype) {
-  return dtype == DType::f64 ? Range{0x1p-1022, 0x1p1022, 0x1p1023} : Range{0x1p-126, 0x1p126, 0x1p127};
-}
-
-/// The least magnitude that is stored as infinity. For float64 the range of sums ends earlier.
-double overflow_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return infinity;
-    case DType::f16: return 65520;
-    case DType::bf16: return std::ldexp(2 - 0x1p-8, 127);
-    default: return std::ldexp(2 - 0x1p-24, 127);
-  }
-}
-
-double half_least_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64: return 0;  // 2^-1075 is below double's own range; `least` covers it
-    case DType::f16: return 0x1p-25;
-    case DType::bf16: return 0x1p-134;
-    default: return 0x1p-150;
-  }
-}
-
-/// One column of the verdict: how `n` roundings accumulate in the worst case, or in all probability.
-struct Growth {
-  double unit;
-  bool probable;
-
-  /// gamma_n, Higham 2002, section 3.1; with `probable` at most 6 sqrt(n) u, Higham and Mary 2019, theorem 2.4.
-  [[nodiscard]] double operator()(double n) const {
-    const double worst = n * unit < 1 ? n * unit / (1 - n * unit) : infinity;
-    return probable ? std::min(worst, 6 * std::sqrt(n) * unit) : worst;
-  }
-};
 
 /// Everything about a row that does not depend on the key.
 struct Row {
@@ -89,6 +41,7 @@ struct Row {
   [[nodiscard]] double score(std::size_t key) const { return facts.max + facts.x[key]; }
   [[nodiscard]] bool in_range(std::size_t key) const;
   [[nodiscard]] double capped_error(std::size_t key, double error) const;
+  [[nodiscard]] double uncapped_error(std::size_t key) const;
   [[nodiscard]] double score_error(std::size_t key) const;
   [[nodiscard]] double exponent_error(std::size_t key, double error, double worst) const;
 };
@@ -127,15 +80,22 @@ double Row::capped_error(std::size_t key, double error) const {
   return carried + own * capped + cap * roundings.least * (2 + facts.products[key]);
 }
 
-/// delta_j: how far a computed final score may be from s_j; infinite where the promised range is left.
-double Row::score_error(std::size_t key) const {
+/// How far a computed score may be off before softcap and additive terms.
+double Row::uncapped_error(std::size_t key) const {
   if (!in_range(key)) return infinity;
   const double scale = std::abs(facts.scale), dims = static_cast<double>(facts.head_dim);
   const double least = roundings.least;
   // Gradual underflow hits products only; flushing hits sums as well.
   const double underflows = least < range.normal ? dims + 1 : 2 * dims + 1;
   double error = times(dot, scale * facts.products[key]) + scale * underflows * least + least * facts.key_sizes[key];
-  error += flush * (scale * (facts.query_size + facts.key_sizes[key]) + facts.key_sizes[key]);
+  return error + flush * (scale * (facts.query_size + facts.key_sizes[key]) + facts.key_sizes[key]);
+}
+
+/// delta_j: how far a computed final score may be from s_j; infinite where the promised range is left.
+double Row::score_error(std::size_t key) const {
+  if (!in_range(key)) return infinity;
+  const double least = roundings.least;
+  double error = uncapped_error(key);
   if (!facts.uncapped.empty()) error = capped_error(key, error);
   if (!facts.additive.empty())
     error += (roundings.log2_scores ? 4 : 2) * unit * std::abs(facts.additive[key]) +
@@ -332,6 +292,16 @@ double unit_of(DType dtype) {
     case DType::bf16: return 0x1p-8;
     default: return 0x1p-24;
   }
+}
+
+ScoreErrors score_errors_of(const RowFacts& facts, const Roundings& roundings, bool probable) {
+  const Row row(facts, roundings, probable);
+  ScoreErrors errors;
+  for (std::size_t key = 0; key < facts.x.size(); ++key) {
+    errors.score.push_back(row.score_error(key));
+    errors.uncapped.push_back(row.uncapped_error(key));
+  }
+  return errors;
 }
 
 Budget budget_of(const RowFacts& facts, const Roundings& roundings) {

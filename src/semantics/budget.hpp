@@ -62,6 +62,12 @@ struct Budget {
 /// The budget of one row. A row without visible keys (`x` empty) has budget 0: its answer is exact.
 [[nodiscard]] Budget budget_of(const RowFacts& facts, const Roundings& roundings);
 
+/// delta_j of every visible key, and the same before softcap and additive terms: what a backward's scores are off by.
+struct ScoreErrors {
+  std::vector<double> score, uncapped;
+};
+[[nodiscard]] ScoreErrors score_errors_of(const RowFacts& facts, const Roundings& roundings, bool probable);
+
 /// Unit roundoff of an output dtype (2^-53, 2^-24, 2^-11, 2^-8 for f64, f32, f16, bf16).
 [[nodiscard]] double unit_of(DType dtype);
 

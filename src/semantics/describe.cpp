@@ -9,10 +9,46 @@
 namespace fresnel {
 namespace {
 
+/// Some tensors of a call, on the stack: `run` describes its views and allocates nothing.
+class Tensors {
+ public:
+  void add(const Tensor& tensor) { tensors_[count_++] = &tensor; }
+  void add(const std::optional<Tensor>& tensor) {
+    if (tensor) add(*tensor);
+  }
+  [[nodiscard]] const Tensor* const* begin() const { return tensors_.data(); }
+  [[nodiscard]] const Tensor* const* end() const { return tensors_.data() + count_; }
+
+ private:
+  std::array<const Tensor*, 12> tensors_{};  // every tensor of a call
+  std::size_t count_ = 0;
+};
+
 /// All tensors of a call, in the order in which they are tested.
 struct Call {
   Tensor q, k, v, o;
   std::optional<Tensor> lse, slopes, seqlens;
+  std::optional<Tensor> dout, dq, dk, dv, dslopes;
+
+  /// Tensors of q's device and dtype, then those of the wide dtype.
+  [[nodiscard]] Tensors main_tensors() const {
+    Tensors all;
+    for (const Tensor* tensor : {&q, &k, &v, &o}) all.add(*tensor);
+    for (const auto* tensor : {&dout, &dq, &dk, &dv}) all.add(*tensor);
+    return all;
+  }
+  [[nodiscard]] Tensors wide_tensors() const {
+    Tensors all;
+    for (const auto* tensor : {&lse, &dslopes}) all.add(*tensor);
+    return all;
+  }
+  [[nodiscard]] Tensors outputs() const {
+    Tensors all;
+    all.add(o);
+    for (const auto* tensor : {&lse, &dq, &dk, &dv, &dslopes}) all.add(*tensor);
+    return all;
+  }
+  [[nodiscard]] bool any_gradient() const { return dq || dk || dv || dslopes; }
 };
 
 Call call_of(const Inputs& inputs, const Outputs& outputs) {
@@ -22,30 +58,65 @@ Call call_of(const Inputs& inputs, const Outputs& outputs) {
             {"o", as_input(outputs.o), 4, {"batch", "heads", "queries", "value_dim"}},
             {},
             {},
+            {},
+            {},
+            {},
+            {},
+            {},
             {}};
   if (outputs.lse) call.lse = Tensor{"lse", as_input(*outputs.lse), 3, {"batch", "heads", "queries"}};
   if (inputs.alibi_slopes) call.slopes = Tensor{"alibi_slopes", *inputs.alibi_slopes, inputs.alibi_slopes->rank, {}};
   if (inputs.seqlens_k) call.seqlens = Tensor{"seqlens_k", *inputs.seqlens_k, 1, {"batch"}};
+  const auto gradient = [](const char* name, const MutableView& view, const Tensor& like) {
+    return Tensor{name, as_input(view), like.rank, like.axes};
+  };
+  if (inputs.dout) call.dout = Tensor{"dout", *inputs.dout, 4, call.o.axes};
+  if (outputs.dq) call.dq = gradient("dq", *outputs.dq, call.q);
+  if (outputs.dk) call.dk = gradient("dk", *outputs.dk, call.k);
+  if (outputs.dv) call.dv = gradient("dv", *outputs.dv, call.v);
+  if (outputs.dalibi_slopes) {
+    const bool by_batch = inputs.alibi_slopes && inputs.alibi_slopes->rank == 2;
+    call.dslopes = Tensor{"dalibi_slopes", as_input(*outputs.dalibi_slopes), by_batch ? 2 : 1, {"heads"}};
+    if (by_batch) call.dslopes->axes = {"batch", "heads"};
+  }
   return call;
 }
 
+/// Gradients come from dout and lse, and dout is there for gradients.
+Objection objection_to_company(const Call& call) {
+  if (call.dout && !call.any_gradient())
+    return refuse("dout", "dout without a gradient to compute", "dout with dq, dk, dv or dalibi_slopes");
+  if (!call.any_gradient()) return std::nullopt;
+  if (!call.dout) {
+    const Tensors outputs = call.outputs();
+    const Tensor* const last = *(outputs.end() - 1);
+    return refuse("dout", fmt::format("none, beside {}", last->name), "the gradient of o, shaped like o");
+  }
+  if (call.dslopes && !call.slopes)
+    return refuse("dalibi_slopes", "a gradient without alibi_slopes", "the gradient of a tensor that is there");
+  if (!call.lse) return refuse("lse", "none, beside dout", "lse, which gradients are computed from");
+  return std::nullopt;
+}
+
 Objection objection_to_shapes(const Call& call) {
-  for (const Tensor* tensor : {&call.q, &call.k, &call.v, &call.o})
-    if (auto fault = objection_to_shape(*tensor)) return fault;
-  return call.lse ? objection_to_shape(*call.lse) : std::nullopt;
+  for (const auto& tensors : {call.main_tensors(), call.wide_tensors()})
+    for (const Tensor* tensor : tensors)
+      if (auto fault = objection_to_shape(*tensor)) return fault;
+  return std::nullopt;
 }
 
 Objection objection_to_dtypes(const Call& call) {
   const DType dtype = call.q.view.dtype;
   if (!is_attention_dtype(dtype)) return refuse("q", spell(dtype), "f64, f32, f16 or bf16");
-  for (const Tensor* tensor : {&call.k, &call.v, &call.o})
+  for (const Tensor* tensor : call.main_tensors())
     if (tensor->view.dtype != dtype)
       return refuse(tensor->name, spell(tensor->view.dtype), fmt::format("{}, the dtype of q", spell(dtype)),
                     spell(dtype));
   const DType wide = dtype == DType::f64 ? DType::f64 : DType::f32;
-  if (call.lse && call.lse->view.dtype != wide)
-    return refuse("lse", spell(call.lse->view.dtype), fmt::format("{} when q is {}", spell(wide), spell(dtype)),
-                  spell(wide));
+  for (const Tensor* tensor : call.wide_tensors())
+    if (tensor->view.dtype != wide)
+      return refuse(tensor->name, spell(tensor->view.dtype), fmt::format("{} when q is {}", spell(wide), spell(dtype)),
+                    spell(wide));
   return std::nullopt;
 }
 
@@ -59,10 +130,11 @@ Objection objection_to_devices(const Call& call) {
   const Device device = call.q.view.device;
   if (static_cast<unsigned>(device) > static_cast<unsigned>(Device::webgpu))
     return refuse("q", spell(device), "cpu, cuda or webgpu");
-  for (const Tensor* tensor : {&call.k, &call.v, &call.o, call.lse ? &*call.lse : &call.o})
-    if (tensor->view.device != device)
-      return refuse(tensor->name, fmt::format("on {}", spell(tensor->view.device)),
-                    fmt::format("on {}, where q is", spell(device)), spell(device));
+  for (const auto& tensors : {call.main_tensors(), call.wide_tensors()})
+    for (const Tensor* tensor : tensors)
+      if (tensor->view.device != device)
+        return refuse(tensor->name, fmt::format("on {}", spell(tensor->view.device)),
+                      fmt::format("on {}, where q is", spell(device)), spell(device));
   for (const auto& array : {call.slopes, call.seqlens})
     if (array && array->view.device != device && array->view.device != Device::cpu)
       return refuse(array->name, fmt::format("on {}", spell(array->view.device)),
@@ -88,6 +160,11 @@ Objection objection_to_agreement(const Call& call) {
     if (auto fault = objection(pair.first, pair.second, pair.first_axis, pair.second_axis)) return fault;
   for (int axis = 0; call.lse && axis < 3; ++axis)
     if (auto fault = objection(call.q, *call.lse, axis, axis)) return fault;
+  const std::pair<const std::optional<Tensor>&, const Tensor&> gradients[] = {
+      {call.dout, call.o}, {call.dq, call.q}, {call.dk, call.k}, {call.dv, call.v}};
+  for (const auto& [gradient, of] : gradients)
+    for (int axis = 0; gradient && axis < 4; ++axis)
+      if (auto fault = objection(of, *gradient, axis, axis)) return fault;
   return std::nullopt;
 }
 
@@ -95,27 +172,30 @@ Objection objection_to_arrays(const Call& call) {
   const View& q = call.q.view;
   if (call.slopes)
     if (auto fault = objection_to_slopes(call.slopes->view, q.sizes[0], q.sizes[1])) return fault;
+  for (int axis = 0; call.dslopes && axis < call.dslopes->rank; ++axis)
+    if (auto fault = objection_to_extent(*call.dslopes, axis, call.slopes->view.sizes[axis], "as in alibi_slopes"))
+      return fault;
   return call.seqlens ? objection_to_seqlens(call.seqlens->view, q.sizes[0]) : std::nullopt;
 }
 
 Objection objection_to_memories(const Call& call) {
-  for (const Tensor* tensor : {&call.q, &call.k, &call.v, &call.o, call.lse ? &*call.lse : &call.o})
-    if (auto fault = objection_to_memory(*tensor)) return fault;
+  for (const auto& tensors : {call.main_tensors(), call.wide_tensors()})
+    for (const Tensor* tensor : tensors)
+      if (auto fault = objection_to_memory(*tensor)) return fault;
   return std::nullopt;
 }
 
 Objection objection_to_outputs(const Call& call) {
-  const std::array<const Tensor*, 2> outputs{&call.o, call.lse ? &*call.lse : nullptr};
-  const std::array<const Tensor*, 5> inputs{&call.q, &call.k, &call.v, call.slopes ? &*call.slopes : nullptr,
-                                            call.seqlens ? &*call.seqlens : nullptr};
-  for (const Tensor* output : outputs) {
-    if (output == nullptr) continue;
+  Tensors others;
+  for (const Tensor* input : {&call.q, &call.k, &call.v}) others.add(*input);
+  for (const auto* input : {&call.slopes, &call.seqlens, &call.dout}) others.add(*input);
+  for (const Tensor* output : call.outputs()) {
     if (auto fault = objection_to_self_overlap(*output)) return fault;
-    for (const Tensor* input : inputs)
-      if (input != nullptr)
-        if (auto fault = objection_to_overlap(*output, *input)) return fault;
+    for (const Tensor* other : others)
+      if (auto fault = objection_to_overlap(*output, *other)) return fault;
+    others.add(*output);
   }
-  return call.lse ? objection_to_overlap(*call.lse, call.o) : std::nullopt;
+  return std::nullopt;
 }
 
 std::uint64_t magnitude(std::int64_t value) {
@@ -159,6 +239,7 @@ Problem problem_of(const Options& options, const Call& call) {
   problem.v = layout_of(call.v.view);
   problem.o = layout_of(call.o.view);
   problem.lse = call.lse.has_value();
+  problem.grad = call.dout.has_value();
   return problem;
 }
 
@@ -168,8 +249,8 @@ Result<Problem> describe(const Options& options, const Inputs& inputs, const Out
   const Call call = call_of(inputs, outputs);
   // Each test relies on those before it: shapes, then what shapes must agree on, then memory, then memory in pairs.
   for (const auto objection_to :
-       {objection_to_shapes, objection_to_dtypes, objection_to_devices, objection_to_agreement, objection_to_arrays,
-        objection_to_memories, objection_to_outputs})
+       {objection_to_company, objection_to_shapes, objection_to_dtypes, objection_to_devices, objection_to_agreement,
+        objection_to_arrays, objection_to_memories, objection_to_outputs})
     if (auto fault = objection_to(call)) return *std::move(fault);
   const Problem problem = problem_of(options, call);
   if (const Status valid = validate(problem); !valid) return valid.refusal();

@@ -11,7 +11,7 @@
 namespace fresnel {
 namespace {
 
-enum class Reason : std::uint8_t { none, dtype, extent, feature, axis_order, alignment };
+enum class Reason : std::uint8_t { none, dtype, extent, feature, missing_feature, axis_order, alignment };
 
 /// Why not: the reason and which extent, feature or tensor it concerns.
 struct Finding {
@@ -56,6 +56,9 @@ Finding first_reason(const Domain& domain, const Problem& problem) {
   for (int i = 0; i < feature_count; ++i)
     if (needs(problem, static_cast<Feature>(i)) && !domain.features.has(static_cast<Feature>(i)))
       return {Reason::feature, i};
+  for (int i = 0; i < feature_count; ++i)
+    if (domain.required.has(static_cast<Feature>(i)) && !needs(problem, static_cast<Feature>(i)))
+      return {Reason::missing_feature, i};
   const auto layouts = layouts_of(problem);
   for (std::size_t i = 0; i < layouts.size(); ++i)
     if (!domain.axis_orders.has(layouts[i].order)) return {Reason::axis_order, static_cast<int>(i)};
@@ -110,6 +113,12 @@ Refusal feature_refusal(Feature feature, const Problem& problem) {
   return no("feature", fmt::format("{}", static_cast<unsigned>(feature)), "a known feature");
 }
 
+/// Only gradients have rows of their own.
+Refusal missing_feature_refusal(Feature feature) {
+  if (feature == Feature::grad) return no("grad", "no gradients asked for", "gradients only", "grad");
+  return no("feature", fmt::format("{}", static_cast<unsigned>(feature)), "a feature that a row may require");
+}
+
 }  // namespace
 
 bool admits(const Domain& domain, const Problem& problem) {
@@ -127,6 +136,7 @@ std::optional<Refusal> refusal_of(const Domain& domain, const Problem& problem) 
       return extent_refusal(extent_names[which], bounds, value);
     }
     case Reason::feature: return feature_refusal(static_cast<Feature>(finding.which), problem);
+    case Reason::missing_feature: return missing_feature_refusal(static_cast<Feature>(finding.which));
     case Reason::axis_order: {
       const bool given_bshd = layouts_of(problem)[which].order == AxisOrder::bshd;
       return no(tensor_names[which], given_bshd ? "bshd" : "bhsd", given_bshd ? "bhsd" : "bshd");

@@ -46,6 +46,8 @@ struct Domain {
   Bounds queries{};
   Bounds keys{};
   Set<Feature> features;
+  Set<Feature>
+      required{};  ///< features that a problem must ask for: a backward row computes gradients and nothing else
   Set<AxisOrder> axis_orders{AxisOrder::bhsd, AxisOrder::bshd};
   bool unaligned = true;               ///< accepts tensors that are only element-aligned
   bool isolates_hidden_values = true;  ///< promises rule 4(b): hidden non-finite values reach only rows that see them

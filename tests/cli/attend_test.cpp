@@ -63,7 +63,7 @@ TEST(Attend, EveryDenseCaseIsRightByTheOracleAndByItsExpectedValues) {
 }
 
 TEST(Attend, JsonHasTheDesignedFields) {
-  const Outcome run = fresnel({"attend", data_case("dense_gqa"), "--json"});
+  const Outcome run = fresnel({"attend", model_case, "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   const Json json = run.json();
   for (const char* field :
@@ -97,11 +97,47 @@ TEST(Attend, ScreenForPeople) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
 }
 
-TEST(Attend, GradientsThatCannotBeComputedAreSaidToBeMissing) {
-  const Outcome run = fresnel({"attend", data_case("dense_small")});
-  EXPECT_NE(run.out.find("gradients  not computed (no backward kernel yet)"), std::string::npos) << shown(run);
+TEST(Attend, GradientsAreComputedJudgedAndWrittenWhereTheyAreAskedFor) {
+  const Folder folder;
+  const std::string out = folder.file("out.safetensors");
+  for (const char* name : {"dense_all", "dense_alibi", "dense_bf16", "dense_f16", "dense_f64", "dense_more_queries",
+                           "dense_seqlens", "dense_softcap", "dense_value_dim", "dense_large_scores"}) {
+    SCOPED_TRACE(name);
+    const Outcome run = fresnel({"attend", data_case(name), "--check", "--json", "-o", out});
+    ASSERT_EQ(run.code, 0) << shown(run);
+    const Json json = run.json();
+    EXPECT_EQ(json["gradients"]["kernel"], "cpu.reference_backward") << shown(run);
+    EXPECT_GT(json["gradients"]["seconds"].get<double>(), 0);
+    for (const char* gradient : {"dq", "dk", "dv"}) {
+      expect_judgement(json["check"]["outputs"][gradient], 4);
+      expect_judgement(json["expected"]["outputs"][gradient], 4);
+    }
+    const Json judged = fresnel({"check", data_case(name), out, "--json"}).json();
+    EXPECT_TRUE(judged["ok"].get<bool>()) << judged.dump();
+    for (const char* gradient : {"dq", "dk", "dv"}) EXPECT_GT(judged["outputs"][gradient]["count"].get<int>(), 0);
+  }
+  const Outcome people = fresnel({"attend", data_case("dense_small")});
+  EXPECT_NE(people.out.find("gradients  dq, dk, dv by cpu.reference_backward"), std::string::npos) << shown(people);
   const Outcome without = fresnel({"attend", model_case});
   EXPECT_EQ(without.out.find("gradients"), std::string::npos) << shown(without);
+}
+
+TEST(Attend, WrongExpectedGradientsAreFound) {
+  const Folder folder;
+  for (const char* gradient : {"dq", "dk", "dv"}) {
+    TensorFile file = TensorFile::read(data_case("dense_gqa"));
+    std::string& bytes = file.bytes_of(std::string("expected_") + gradient);
+    double value = 0;
+    std::memcpy(&value, bytes.data() + 8 * 5, 8);
+    value += 1e-1;
+    std::memcpy(bytes.data() + 8 * 5, &value, 8);
+    file.write(folder.file("case.safetensors"));
+    const Outcome run = fresnel({"attend", folder.file("case.safetensors"), "--check", "--json"});
+    EXPECT_EQ(run.code, 1) << shown(run);
+    EXPECT_TRUE(run.json()["check"]["ok"].get<bool>());
+    EXPECT_EQ(run.json()["expected"]["outputs"][gradient]["mismatches"], 1) << shown(run);
+    EXPECT_EQ(run.json()["expected"]["outputs"][gradient]["at"], Json({0, 0, 0, 5}));
+  }
 }
 
 TEST(Attend, ShowsWhatTheChosenRowAttendsTo) {

@@ -41,6 +41,30 @@ TEST(Check, AGoodResultIsRight) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
 }
 
+TEST(Check, ATamperedGradientIsFoundWhereItIs) {
+  const Folder folder;
+  const std::string path = folder.file("result.safetensors");
+  // dense_small: k is [1, 2, 8, 16] like q and v; element [0, 1, 3, 5] is number (8 + 3) 16 + 5.
+  constexpr std::size_t index = (8 + 3) * 16 + 5;
+  for (const char* gradient : {"dq", "dk", "dv"}) {
+    TensorFile file = result_of(folder, "dense_small");
+    change(file.bytes_of(gradient), index, at(file.bytes_of(gradient), index) + 1e-2f);
+    file.write(path);
+    const Outcome run = fresnel({"check", data_case("dense_small"), path, "--json"});
+    EXPECT_EQ(run.code, 1) << shown(run);
+    const Json outputs = run.json()["outputs"];
+    EXPECT_EQ(outputs["o"]["mismatches"], 0);
+    EXPECT_EQ(outputs[gradient]["mismatches"], 1) << shown(run);
+    EXPECT_EQ(outputs[gradient]["at"], Json({0, 1, 3, 5}));
+  }
+}
+
+TEST(Check, SeededGradientsAreRefusedByName) {
+  const Outcome run = fresnel({"check", "--problem", "b1 h1 q2 k2 d4 f32 grad", "--json"});
+  EXPECT_EQ(run.code, 2) << shown(run);
+  EXPECT_EQ(run.json()["error"]["given"], "grad") << shown(run);
+}
+
 TEST(Check, OneTamperedValueIsFoundWhereItIs) {
   const Folder folder;
   const std::string path = folder.file("result.safetensors");
@@ -121,7 +145,7 @@ TEST(Check, AResultForAnotherCaseIsRefused) {
   file.write(path);
   EXPECT_EQ(fresnel({"check", data_case("dense_small"), path}).code, 2);
   file.set_f32("o", {1, 2, 8, 16});
-  file.set_f32("dq", {1, 2, 8, 16});
+  file.set_f32("dq", {1, 2, 8, 15});
   file.write(path);
   EXPECT_EQ(fresnel({"check", data_case("dense_small"), path}).code, 2);
 }

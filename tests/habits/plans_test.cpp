@@ -169,10 +169,9 @@ TEST(Forcing, TheEnvironmentForcesARow) {
 TEST(Forcing, AnOptionOutranksTheEnvironment) {
   const std::vector<std::string> names = kernel_names();
   const Environment forced("FRESNEL_KERNEL", names.front());
-  const Result<Plan> made =
-      plan(problem_of("b1 h2 q9 k33 d64 f32"), Machine::host(), {.kernel = names.back(), .lanes = 1});
+  const Result<Plan> made = plan(problem_of("b1 h2 q9 k33 d64 f32"), Machine::host(), {.kernel = names[1], .lanes = 1});
   ASSERT_TRUE(made.ok());
-  EXPECT_EQ(made->kernel_name(), names.back());
+  EXPECT_EQ(made->kernel_name(), names[1]);
 }
 
 void expect_refused_with_all_names(const Result<Plan>& made) {
@@ -225,7 +224,7 @@ TEST(Explaining, EveryRowHasOneLineAndOneIsChosen) {
 TEST(Attending, TheSameBitsWithAndWithoutAWorkspaceOfTheCallersOwn) {
   const Scenario scenario("b2 h4/2 q33 k70 d64 f32 causal");
   for (const std::string& row : kernel_names()) {
-    if (find_kernel(row)->run == nullptr) continue;
+    if (find_kernel(row)->run == nullptr || find_kernel(row)->domain.required.has(Feature::grad)) continue;
     const Runner runner(*find_kernel(row), Machine::host().isa, true);
     const Answer expected = compute(runner, scenario, {3, nullptr});
     AlignedBytes workspace(expected.plan.workspace_bytes());

@@ -73,7 +73,31 @@ TEST(ResultsFile, RefusesByName) {
   expect_refusal(parsed({o, {"lse", "F32", {2, 3, 4}}}), "lse", "[2,3,4]", "[B=2,Hq=4,Sq=3]");
   expect_refusal(parsed({o, {"expected_o", "F64", {2, 4, 3, 6}}}), "expected_o", "an unknown tensor name", "o, lse");
   expect_refusal(parsed({o, {"out", "F32", {1}}}), "out", "an unknown tensor name", "o, lse");
-  expect_refusal(parsed({o, {"dq", "F32", {2, 4, 3, 8}}}), "dq", "not supported yet", "o, lse", Fault::unsupported);
+  expect_refusal(parsed({o, {"dq", "F32", {2, 4, 3, 8}}}), "dq", "a problem without dout", "o, lse");
+  expect_refusal(parsed({o, {"dbias", "F32", {1}}}), "dbias", "not supported yet", "o, lse", Fault::unsupported);
+}
+
+TEST(ResultsFile, TakesGradientsThatWereAskedFor) {
+  Problem problem = small_problem();
+  problem.grad = true;
+  const auto parsed_with = [&](std::vector<RawTensor> tensors) {
+    tensors.insert(tensors.begin(), {"o", "F32", {2, 4, 3, 6}});
+    return parse_results(test::raw_case({}, tensors), problem, "f");
+  };
+  const RawTensor dq{"dq", "F32", {2, 4, 3, 8}}, dk{"dk", "F32", {2, 2, 5, 8}}, dv{"dv", "F32", {2, 2, 5, 6}};
+  auto all = parsed_with({dq, dk, dv});
+  ASSERT_TRUE(all) << all.refusal().message();
+  const Outputs outputs = all->outputs();
+  EXPECT_TRUE(outputs.dq && outputs.dk && outputs.dv);
+  EXPECT_FALSE(outputs.dalibi_slopes);
+  EXPECT_TRUE(parsed_with({dk}));
+  expect_refusal(parsed_with({{"dq", "F32", {2, 4, 3, 6}}}), "dq", "[2,4,3,6]", "D=8");
+  expect_refusal(parsed_with({{"dk", "F32", {2, 4, 5, 8}}}), "dk", "[2,4,5,8]", "Hkv=2");
+  expect_refusal(parsed_with({{"dv", "F16", {2, 2, 5, 6}}}), "dv", "f16", "f32 [B=2");
+  expect_refusal(parsed_with({{"dalibi_slopes", "F32", {4}}}), "dalibi_slopes", "without alibi_slopes", "there");
+  problem.alibi_slopes = AlibiSlopes::per_head;
+  EXPECT_TRUE(parsed_with({{"dalibi_slopes", "F32", {4}}}));
+  expect_refusal(parsed_with({{"dalibi_slopes", "F32", {2, 4}}}), "dalibi_slopes", "[2,4]", "[Hq=4]");
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ TEST(Cost, VisiblePairsAgreeWithCounting) {
 TEST(Cost, FormulasByHand) {
   const Problem problem = parse_problem("b2 h4/2 q8 k16 d32/24 bf16").value();
   for (const Kernel& row : catalogue()) {
+    if (row.domain.required.has(Feature::grad)) continue;  // another pass, another formula
     const Cost cost = row.cost(problem, {8, 16});
     EXPECT_EQ(cost.operations, 2.0 * (2 * 4 * 8 * 16) * (32 + 24));
     EXPECT_EQ(cost.score_bytes, 4.0 * 2 * 4 * 8 * 16);

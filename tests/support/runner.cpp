@@ -61,7 +61,7 @@ std::vector<Isa> isas_here() {
 std::vector<Runner> catalogue_runners() {
   std::vector<Runner> runners;
   for (const Kernel& row : catalogue()) {
-    if (row.device != Device::cpu || row.run == nullptr) continue;
+    if (row.device != Device::cpu || row.run == nullptr || row.domain.required.has(Feature::grad)) continue;
     for (const Isa isa : isas_here()) runners.emplace_back(row, isa, true);
   }
   return runners;

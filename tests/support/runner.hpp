@@ -57,7 +57,7 @@ class Runner {
   bool listed_;
 };
 
-/// Every row of the catalogue that is built for this host, on every instruction set that runs here.
+/// Every forward row of the catalogue that is built for this host, on every instruction set that runs here.
 [[nodiscard]] std::vector<Runner> catalogue_runners();
 
 /// The instruction sets that run here, weakest first.

@@ -15,9 +15,14 @@ void run_flash(const Launch& launch);
 [[nodiscard]] Tile flash_tile(const Problem& problem, const Machine& machine);
 [[nodiscard]] std::size_t flash_lane_bytes(const Problem& problem, const Tile& tile);
 
+void run_backward(const Launch& launch);
+[[nodiscard]] Tile backward_tile(const Problem& problem, const Machine& machine);
+[[nodiscard]] std::size_t backward_lane_bytes(const Problem& problem, const Tile& tile);
+
 /// What the kernels round: nothing but their own float32 (float64) arithmetic and the stored output.
 [[nodiscard]] Roundings flash_roundings(const Problem& problem, const Tile& tile);
 [[nodiscard]] Roundings naive_roundings(const Problem& problem, const Tile& tile);
+[[nodiscard]] Roundings backward_roundings(const Problem& problem, const Tile& tile);
 
 /// Whole vectors of the widest set (64 bytes, 16 floats), whatever the target: scratch does not depend on the ISA.
 [[nodiscard]] constexpr std::int64_t padded_width(std::int64_t width) { return (width + 15) / 16 * 16; }

@@ -31,4 +31,11 @@ Roundings naive_roundings(const Problem& problem, const Tile& tile) {
   return cpu_roundings("cpu.naive", problem, tile);
 }
 
+/// exp and tanh are the C library's: within one unit in the last place, two and a half for tanh.
+Roundings backward_roundings(const Problem& problem, const Tile& tile) {
+  Roundings roundings = cpu_roundings("cpu.reference_backward", problem, tile);
+  roundings.dot_lanes = 16;
+  return roundings;
+}
+
 }  // namespace fresnel::cpu

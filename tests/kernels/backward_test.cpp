@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu.reference_backward through the door: judged by the oracle's gradients and their budgets in every dtype and
+// option, the same bits for any executor, nothing from rows and keys that nobody sees, and refusals by name.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "fresnel/fresnel.hpp"
+#include "kernels/kernel.hpp"
+#include "oracle/sample.hpp"
+
+namespace fresnel::test {
+namespace {
+
+/// A call with dout: inputs, and every output pre-filled with NaN between guards.
+struct Call {
+  Sample sample;
+  HostTensor dout, o, lse, dq, dk, dv;
+  std::optional<HostTensor> dslopes;
+
+  explicit Call(const std::string& line, std::uint64_t seed = 3)
+      : sample(normal_sample(line, seed)),
+        dout(like_o()),
+        o(like_o()),
+        lse(wide(), {sample.problem.batch, sample.problem.heads_q, sample.problem.queries}),
+        dq(sample.problem.dtype,
+           {sample.problem.batch, sample.problem.heads_q, sample.problem.queries, sample.problem.head_dim}),
+        dk(like_key(sample.problem.head_dim)),
+        dv(like_key(sample.problem.value_dim)) {
+    Numbers numbers(seed + 100);
+    dout.fill([&](const Index&) { return numbers.normal(); });
+    if (sample.problem.alibi_slopes == AlibiSlopes::per_head)
+      dslopes.emplace(wide(), std::vector{sample.problem.heads_q});
+    if (sample.problem.alibi_slopes == AlibiSlopes::per_batch_and_head)
+      dslopes.emplace(wide(), std::vector{sample.problem.batch, sample.problem.heads_q});
+  }
+
+  [[nodiscard]] DType wide() const { return sample.problem.dtype == DType::f64 ? DType::f64 : DType::f32; }
+  [[nodiscard]] HostTensor like_o() const {
+    const Problem& p = sample.problem;
+    return {p.dtype, {p.batch, p.heads_q, p.queries, p.value_dim}, {.row_padding = 3}};
+  }
+  [[nodiscard]] HostTensor like_key(std::int64_t width) const {
+    const Problem& p = sample.problem;
+    return {p.dtype, {p.batch, p.heads_kv, p.keys, width}, {.order = AxisOrder::bshd}};
+  }
+  [[nodiscard]] Inputs inputs() const {
+    Inputs inputs = sample.inputs();
+    inputs.dout = dout.view();
+    return inputs;
+  }
+  [[nodiscard]] Outputs outputs() {
+    Outputs outputs{o.mutable_view(), lse.mutable_view(), dq.mutable_view(), dk.mutable_view(), dv.mutable_view(), {}};
+    if (dslopes) outputs.dalibi_slopes = dslopes->mutable_view();
+    return outputs;
+  }
+  [[nodiscard]] Result<Report> attend(Executor* executor = nullptr) {
+    return fresnel::attend(sample.problem.options, inputs(), outputs(),
+                           {.executor = executor, .workspace = {}, .options = {}});
+  }
+  [[nodiscard]] Result<Verdict> judged(const Report& report) {
+    return check(report.plan.problem, inputs(), outputs(), roundings_of(report.plan));
+  }
+  [[nodiscard]] std::vector<const HostTensor*> gradients() const {
+    std::vector<const HostTensor*> all{&dq, &dk, &dv};
+    if (dslopes) all.push_back(&*dslopes);
+    return all;
+  }
+  [[nodiscard]] std::vector<std::uint64_t> bits() const {
+    std::vector<std::uint64_t> all;
+    for (const HostTensor* tensor : gradients())
+      tensor->for_each_index([&](const Index& at) { all.push_back(tensor->bits(at)); });
+    return all;
+  }
+};
+
+void expect_right(const std::optional<Judgement>& judgement, const HostTensor& tensor, const char* name) {
+  ASSERT_TRUE(judgement.has_value()) << name;
+  EXPECT_EQ(judgement->count, tensor.elements()) << name;
+  EXPECT_EQ(judgement->mismatches, 0) << name << ": share " << judgement->max_share << " at "
+                                      << print(Index(judgement->at));
+  EXPECT_EQ(judgement->mismatches_probable, 0) << name << ": share " << judgement->max_share_probable;
+  EXPECT_TRUE(tensor.guards_intact()) << name;
+  testing::Test::RecordProperty(name, std::to_string(judgement->max_share));
+}
+
+constexpr const char* lines[] = {
+    "b2 h2 q17 k19 d24",
+    "b1 h4/2 q33 k70 d40/56",
+    "b1 h2 q40 k40 d64 causal",
+    "b1 h2 q20 k45 d32 causal topleft",
+    "b1 h1 q45 k20 d16 causal",
+    "b1 h2 q50 k50 d32 w7,3",
+    "b1 h6/2 q25 k33 d33/7 cap2",
+    "b1 h1 q20 k30 d16 scale-0.3",
+    "b1 h2 q12 k30 d8 scale0",
+    "b2 h4/2 q20 k37 d16 alibi",
+    "b2 h2 q20 k37 d16 alibi:distance:batch",
+    "b4 h2 q16 k40 d32 causal lens",
+    "b2 h4/2 q33 k41 d48/17 causal topleft w20,- cap3 scale0.2 alibi:batch lens bshd",
+    "b1 h1 q1 k1 d1",
+    "b1 h2 q3 k100 d576/576",
+    "b2 h2 q0 k5 d8",
+    "b2 h2 q5 k0 d8",
+    "b0 h2 q5 k5 d8",
+    "b2 h0/3 q5 k5 d8 alibi",
+};
+
+/// The line with a dtype after its widths.
+std::string with_dtype(std::string line, const std::string& dtype) {
+  const std::size_t widths = line.find(" d");
+  const std::size_t end = line.find(' ', widths + 1);
+  return end == std::string::npos ? line + " " + dtype : line.substr(0, end) + " " + dtype + line.substr(end);
+}
+
+class Backward : public testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(Backward, IsWithinItsBudget) {
+  const std::string line = with_dtype(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  SCOPED_TRACE(line);
+  Call call(line);
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok()) << report.refusal().message();
+  EXPECT_EQ(report->kernel, "cpu.flash");
+  EXPECT_EQ(report->backward_kernel, "cpu.reference_backward");
+  ASSERT_TRUE(report->backward.has_value());
+  EXPECT_TRUE(report->backward->problem.grad);
+  const auto verdict = call.judged(*report);
+  ASSERT_TRUE(verdict.ok()) << verdict.refusal().message();
+  EXPECT_TRUE(verdict->ok());
+  expect_right(verdict->dq, call.dq, "dq");
+  expect_right(verdict->dk, call.dk, "dk");
+  expect_right(verdict->dv, call.dv, "dv");
+  ASSERT_EQ(verdict->dalibi_slopes.has_value(), call.dslopes.has_value());
+  if (call.dslopes) expect_right(verdict->dalibi_slopes, *call.dslopes, "dalibi_slopes");
+}
+
+TEST_P(Backward, GivesTheSameBitsForAnyExecutor) {
+  const std::string line = with_dtype(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  Call first(line);
+  const auto alone = make_executor(1);
+  ASSERT_TRUE(first.attend(alone.get()).ok());
+  for (const int threads : {2, 7, 64}) {
+    Call other(line);
+    const auto executor = make_executor(threads);
+    ASSERT_TRUE(other.attend(executor.get()).ok());
+    EXPECT_EQ(other.bits(), first.bits()) << line << " on " << threads;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Backward,
+                         testing::Combine(testing::ValuesIn(lines), testing::Values("f64", "f32", "f16", "bf16")),
+                         [](const auto& parameter) {
+                           return "line" + std::to_string(parameter.index / 4) + "_" +
+                                  std::string(std::get<1>(parameter.param));
+                         });
+
+TEST(BackwardRules, EmptyRowsAddNothingWhateverTheyHold) {
+  for (const char* const dtype : {"f64", "f32", "f16", "bf16"}) {
+    const std::string line = with_dtype("b1 h2 q9 k5 d8 causal", dtype);  // queries 0 to 3 see nothing
+    Call clean(line), poisoned(line);
+    for (std::int64_t query = 0; query < 4; ++query)
+      for (std::int64_t d = 0; d < 8; ++d) {
+        poisoned.sample.q.set({0, 1, query, d}, std::nan(""));
+        poisoned.dout.set({0, 1, query, d}, HUGE_VAL);
+      }
+    ASSERT_TRUE(clean.attend().ok() && poisoned.attend().ok());
+    EXPECT_EQ(clean.bits(), poisoned.bits()) << line;
+    for (std::int64_t d = 0; d < 8; ++d) EXPECT_EQ(clean.dq.bits({0, 1, 3, d}), 0u) << line;
+  }
+}
+
+TEST(BackwardRules, HiddenKeysChangeNothingAndGetZero) {
+  for (const char* const dtype : {"f64", "f32", "f16", "bf16"}) {
+    const std::string line = with_dtype("b2 h2 q4 k40 d8 causal topleft w3,- lens", dtype);
+    Call clean(line), poisoned(line);
+    for (Call* call : {&clean, &poisoned})
+      call->sample.lengths->fill([](const Index& at) { return at[0] == 0 ? 3 : 40; });
+    for (std::int64_t key = 4; key < 40; ++key)  // seen by nobody: the last query stands at position 3
+      for (std::int64_t d = 0; d < 8; ++d)
+        for (HostTensor* tensor : {&poisoned.sample.k, &poisoned.sample.v})
+          tensor->set({key % 2, 0, key, d}, key % 3 == 0 ? HUGE_VAL : std::nan(""));
+    ASSERT_TRUE(clean.attend().ok() && poisoned.attend().ok());
+    EXPECT_EQ(clean.bits(), poisoned.bits()) << line;
+    for (std::int64_t key = 4; key < 40; ++key)
+      for (std::int64_t d = 0; d < 8; ++d) EXPECT_EQ(clean.dk.bits({0, 0, key, d}) + clean.dv.bits({0, 0, key, d}), 0u);
+  }
+}
+
+TEST(BackwardRules, AKeyThatSomeQueriesSeeReachesOnlyThem) {
+  Call clean("b1 h1 q40 k40 d8 f32 causal"), poisoned("b1 h1 q40 k40 d8 f32 causal");
+  for (HostTensor* tensor : {&poisoned.sample.k, &poisoned.sample.v}) tensor->set({0, 0, 35, 2}, std::nan(""));
+  ASSERT_TRUE(clean.attend().ok() && poisoned.attend().ok());
+  for (std::int64_t query = 0; query < 40; ++query)
+    for (std::int64_t d = 0; d < 8; ++d) {
+      const Index at{0, 0, query, d};
+      if (query < 35) {
+        EXPECT_EQ(clean.dq.bits(at), poisoned.dq.bits(at)) << print(at);
+      } else {
+        EXPECT_TRUE(std::isnan(poisoned.dq.get(at))) << print(at);
+      }
+    }
+}
+
+TEST(BackwardRules, LargeScoresNeedNoExponentialOfTheirOwn) {
+  // exp(-lse) overflows from lse = -89 on, exp(s) from s = 89; their product is an ordinary weight.
+  for (const double shift : {-1e5, -128.0, 128.0, 1e4}) {
+    Call call("b1 h1 q8 k24 d4 f32 scale1");
+    call.sample.q.fill([&](const Index& at) { return at[3] == 0 ? 1.0 : 0.5 * static_cast<double>(at[2] - at[3]); });
+    call.sample.k.fill([&](const Index& at) { return at[3] == 0 ? shift : 0.1 * static_cast<double>(at[2] % 5); });
+    const auto report = call.attend();
+    ASSERT_TRUE(report.ok());
+    const auto verdict = call.judged(*report);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_TRUE(verdict->ok()) << shift;
+    for (const std::int64_t query : {0, 7}) EXPECT_TRUE(std::isfinite(call.dq.get({0, 0, query, 1}))) << shift;
+  }
+}
+
+TEST(BackwardRules, OnlyWhatIsAskedForIsWritten) {
+  Call all("b1 h2 q9 k21 d8 f32 causal alibi");
+  ASSERT_TRUE(all.attend().ok());
+  for (int kept = 0; kept < 4; ++kept) {
+    Call one("b1 h2 q9 k21 d8 f32 causal alibi");
+    Outputs outputs = one.outputs();
+    std::optional<MutableView>* const gradients[] = {&outputs.dq, &outputs.dk, &outputs.dv, &outputs.dalibi_slopes};
+    for (int other = 0; other < 4; ++other)
+      if (other != kept) gradients[other]->reset();
+    ASSERT_TRUE(attend(one.sample.problem.options, one.inputs(), outputs).ok());
+    for (int tensor = 0; tensor < 4; ++tensor) {
+      const HostTensor& found = *one.gradients()[static_cast<std::size_t>(tensor)];
+      const HostTensor& expected = *all.gradients()[static_cast<std::size_t>(tensor)];
+      found.for_each_index([&](const Index& at) {
+        if (tensor == kept) {
+          EXPECT_EQ(found.bits(at), expected.bits(at));
+        } else {
+          EXPECT_TRUE(std::isnan(found.get(at)));
+        }
+      });
+    }
+  }
+}
+
+TEST(BackwardJudge, AWrongGradientIsCaught) {
+  Call call("b1 h2/1 q20 k30 d16 f32 causal alibi");
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  // `part_of_largest`: how small a move is still seen. A slope's gradient sums every pair of its head, most of which
+  // cancel, so that its budget is a larger part of it.
+  const auto wrong = [&](const char* name, HostTensor& tensor, const Index& at, std::optional<Judgement> Verdict::*part,
+                         double part_of_largest) {
+    const double value = tensor.get(at);
+    double largest = 0;
+    tensor.for_each_index([&](const Index& each) { largest = std::max(largest, std::abs(tensor.get(each))); });
+    for (const double moved : {value + part_of_largest * largest, value - part_of_largest * largest, -2 * largest}) {
+      tensor.set(at, moved);
+      const auto verdict = call.judged(*report);
+      ASSERT_TRUE(verdict.ok());
+      EXPECT_FALSE(verdict->ok()) << name << " from " << value << " to " << moved;
+      EXPECT_EQ(((*verdict).*part)->mismatches, 1) << name;
+      EXPECT_GT(((*verdict).*part)->max_share, 1) << name;
+    }
+    tensor.set(at, value);
+  };
+  wrong("dq", call.dq, {0, 1, 15, 3}, &Verdict::dq, 1e-3);
+  wrong("dk", call.dk, {0, 0, 4, 3}, &Verdict::dk, 1e-3);
+  wrong("dv", call.dv, {0, 0, 4, 3}, &Verdict::dv, 1e-3);
+  wrong("dalibi_slopes", *call.dslopes, {1, 0, 0, 0}, &Verdict::dalibi_slopes, 1e-2);
+}
+
+TEST(BackwardJudge, MistakesOfWholeKernelsAreCaught) {
+  // dk of one query head instead of the group's sum; a softcap whose slope is forgotten; D left out.
+  Call grouped("b1 h2/1 q20 k30 d16 f32"), single("b1 h1 q20 k30 d16 f32");
+  const auto report = grouped.attend();
+  ASSERT_TRUE(report.ok());
+  grouped.dk.fill([&](const Index& at) { return 0.5 * grouped.dk.get(at); });
+  EXPECT_FALSE(grouped.judged(*report)->ok());
+
+  Call capped("b1 h1 q20 k30 d16 f32 cap3");
+  const auto with_cap = capped.attend();
+  Call plain("b1 h1 q20 k30 d16 f32");
+  ASSERT_TRUE(with_cap.ok() && plain.attend().ok());
+  capped.dq.fill([&](const Index& at) { return plain.dq.get(at); });
+  EXPECT_FALSE(capped.judged(*with_cap)->ok());
+
+  Call zeros("b1 h1 q20 k30 d16 bf16");
+  const auto honest = zeros.attend();
+  ASSERT_TRUE(honest.ok());
+  for (HostTensor* tensor : {&zeros.dq, &zeros.dk, &zeros.dv}) tensor->fill([](const Index&) { return 0; });
+  const auto verdict = zeros.judged(*honest);
+  for (const auto& part : {verdict->dq, verdict->dk, verdict->dv})
+    EXPECT_GT(part->mismatches, part->count / 2) << "an all-zero gradient";
+}
+
+void expect_refused(const Result<Report>& report, const std::string& argument) {
+  ASSERT_FALSE(report.ok()) << argument;
+  EXPECT_EQ(report.refusal().argument, argument) << report.refusal().message();
+  EXPECT_FALSE(report.refusal().given.empty() || report.refusal().accepted.empty());
+}
+
+TEST(BackwardRefusals, NameTheArgument) {
+  const auto refused = [](const std::string& argument, auto&& change) {
+    Call call("b1 h2 q4 k6 d8 f16 alibi");
+    Inputs inputs = call.inputs();
+    Outputs outputs = call.outputs();
+    change(inputs, outputs);
+    expect_refused(attend(call.sample.problem.options, inputs, outputs), argument);
+  };
+  refused("dout", [](Inputs& inputs, Outputs&) { inputs.dout.reset(); });
+  refused("dout", [](Inputs& inputs, Outputs&) { inputs.dout->sizes[2] = 3; });
+  refused("dout", [](Inputs& inputs, Outputs&) { inputs.dout->dtype = DType::bf16; });
+  refused("dout", [](Inputs& inputs, Outputs&) { inputs.dout->data = nullptr; });
+  refused("dout", [](Inputs&, Outputs& outputs) {
+    for (auto* gradient : {&outputs.dq, &outputs.dk, &outputs.dv, &outputs.dalibi_slopes}) gradient->reset();
+  });
+  refused("lse", [](Inputs&, Outputs& outputs) { outputs.lse.reset(); });
+  refused("dq", [](Inputs&, Outputs& outputs) { outputs.dq->rank = 3; });
+  refused("dk", [](Inputs&, Outputs& outputs) { outputs.dk->sizes[2] = 4; });
+  refused("dv", [](Inputs&, Outputs& outputs) { outputs.dv->dtype = DType::f32; });
+  refused("dv", [](Inputs&, Outputs& outputs) { outputs.dv->device = Device::cuda; });
+  refused("dv", [](Inputs&, Outputs& outputs) { outputs.dv->data = outputs.dk->data; });
+  refused("dk", [](Inputs& inputs, Outputs& outputs) { outputs.dk->data = const_cast<void*>(inputs.dout->data); });
+  refused("dalibi_slopes", [](Inputs&, Outputs& outputs) { outputs.dalibi_slopes->dtype = DType::f16; });
+  refused("dalibi_slopes", [](Inputs&, Outputs& outputs) { outputs.dalibi_slopes->sizes[0] = 1; });
+  refused("dalibi_slopes", [](Inputs& inputs, Outputs&) { inputs.alibi_slopes.reset(); });
+}
+
+TEST(BackwardRefusals, ForwardRowsRefuseGradAndTheBackwardRefusesWithoutIt) {
+  const Machine& host = Machine::host();
+  Problem problem = parse_problem("b1 h2 q4 k6 d8 f16").value();
+  const auto forward = plan(problem, host, {.kernel = "cpu.reference_backward", .lanes = 1});
+  ASSERT_FALSE(forward.ok());
+  EXPECT_EQ(forward.refusal().argument, "grad");
+  problem.grad = true;
+  for (const char* const kernel : {"cpu.flash", "cpu.naive"}) {
+    const auto backward = plan(problem, host, {.kernel = kernel, .lanes = 1});
+    ASSERT_FALSE(backward.ok());
+    EXPECT_EQ(backward.refusal().argument, "grad");
+  }
+  const auto planned = plan(problem, host);
+  ASSERT_TRUE(planned.ok());
+  EXPECT_EQ(planned->kernel_name(), "cpu.reference_backward");
+}
+
+TEST(BackwardRefusals, AForcedRowIsForcedOnItsOwnPass) {
+  for (const auto& [kernel, forward] : {std::pair("cpu.naive", "cpu.naive"), {"cpu.reference_backward", "cpu.flash"}}) {
+    Call call("b1 h2 q4 k6 d8 f32");
+    const auto report = attend(call.sample.problem.options, call.inputs(), call.outputs(),
+                               {.executor = nullptr, .workspace = {}, .options = {.kernel = kernel, .lanes = 1}});
+    ASSERT_TRUE(report.ok()) << report.refusal().message();
+    EXPECT_EQ(report->kernel, forward);
+    EXPECT_EQ(report->backward_kernel, "cpu.reference_backward");
+  }
+}
+
+}  // namespace
+}  // namespace fresnel::test

@@ -30,9 +30,12 @@ Result<Runner> Runner::of(Plan plan) {
 }
 
 Result<PassRunners> PassRunners::make(const Problem& problem, const Session& session, const std::string& kernel) {
-  auto passes = plan_passes(problem, session.machine, session.plan_options(kernel), true);
+  const bool controlled =
+      controls::find(kernel) != nullptr;  // the planner does not know controls; they run forward only
+  auto passes = plan_passes(problem, session.machine, session.plan_options(controlled ? "" : kernel), true);
   if (!passes) return passes.refusal();
-  auto forward = Runner::of(std::move(passes->forward));
+  auto forward =
+      controlled ? Runner::make(passes->forward.problem, session, kernel) : Runner::of(std::move(passes->forward));
   if (!forward) return forward.refusal();
   PassRunners runners{std::move(forward).value(), std::nullopt};
   if (!passes->backward) return runners;

@@ -339,7 +339,8 @@ std::size_t flash_lane_bytes(const Problem& problem, const Tile& tile) {
 }  // namespace fresnel::cpu
 #endif  // HWY_ONCE
 
-// Notebook (S 2048, D 64, float32, one thread of a Zen 4 server, g++ 12, November 2026; docs/performance.md has the rest):
+// Notebook (S 2048, D 64, float32, one thread of a Zen 4 server, g++ 12, November 2026; docs/performance.md has the
+// rest):
 //   queries in lanes, 4 x 6 accumulators                81% of the multiply-add peak, cpu.naive 35%
 //   4 x 4, 2 x 8, 2 x 12 accumulators                   within 3% of it; 2 x 8 kept for its footprint
 //   query vectors pinned in registers                   no gain, 6% slower on AVX2: dropped

@@ -33,7 +33,7 @@ HWY_INLINE void sums_of_four(const Vector<T> (&v)[4], T* to) {
 
 /// Adds the 16-byte blocks of a vector.
 template <class D>
-HWY_INLINE auto sum_of_blocks(D d, hn::Vec<D> v) {
+HWY_INLINE auto sum_of_blocks(D, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) <= 16) {
     return v;
   } else {

@@ -35,7 +35,11 @@ def count(folder):
 
 
 def main(arguments):
-    passed, failed, skipped = count(Path(arguments[0]))
+    folder = Path(arguments[0])
+    if not (folder / "ctest.xml").exists():
+        print(f"no tests ran: {folder} holds no ctest.xml")
+        return 1
+    passed, failed, skipped = count(folder)
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0
 

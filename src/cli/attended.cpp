@@ -92,8 +92,10 @@ std::string bars_of(const Attended& attended, const Case& given, const Paint& pa
   for (const Weight& weight : attended.largest) {
     const std::string name = given.tokens.empty() ? "" : quoted(token_at(given, weight.key), token_columns);
     const int gap = given.tokens.empty() ? 0 : token_columns - columns(name);
-    text += fmt::format("{:>8}  {}{} {:>6}  {}\n", weight.key, name, std::string(static_cast<std::size_t>(gap), ' '),
-                        percent(weight.weight), paint.accent(bar(weight.weight, bar_columns)));
+    text += fmt::format("{:>8}  {}{} {:>6}", weight.key, name, std::string(static_cast<std::size_t>(gap), ' '),
+                        percent(weight.weight));
+    const std::string drawn = bar(weight.weight, bar_columns);
+    text += drawn.empty() ? "\n" : fmt::format("  {}\n", paint.accent(drawn));
   }
   return text;
 }

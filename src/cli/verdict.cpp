@@ -18,28 +18,29 @@ std::string place(const Judgement& judgement, int rank) {
   return text + "]";
 }
 
-void add_row(Table& table, const char* output, const Judgement& judgement, int rank, const Paint& paint) {
-  const std::string wrong = grouped(judgement.mismatches);
-  table.add({output, grouped(judgement.count), judgement.mismatches == 0 ? wrong : paint.bad(wrong),
-             small(judgement.max_error), percent(judgement.max_share), percent(judgement.max_share_probable),
-             place(judgement, rank)});
-}
+/// An output that was judged, and how many indices name one of its elements.
+struct Judged {
+  const char* name;
+  const Judgement* judgement;
+  int rank;
+};
 
-std::string clause(const char* output, const Judgement& judgement, int rank) {
-  if (judgement.count == 0) return fmt::format("{} has no values", output);
-  if (judgement.mismatches == 0) return fmt::format("{} {} of its budget", output, percent(judgement.max_share));
-  return fmt::format("{} {} of {} beyond the budget, worst at {}", output, grouped(judgement.mismatches),
-                     grouped(judgement.count), place(judgement, rank));
-}
-
-/// The gradients that were judged, by name.
-std::vector<std::pair<const char*, const Judgement*>> gradients_of(const Verdict& verdict) {
-  std::vector<std::pair<const char*, const Judgement*>> judged;
+std::vector<Judged> judged_outputs(const Verdict& verdict) {
+  std::vector<Judged> judged{{"o", &verdict.o, 4}};
+  if (verdict.lse) judged.push_back({"lse", &*verdict.lse, 3});
   const std::pair<const char*, const std::optional<Judgement>*> gradients[] = {
       {"dq", &verdict.dq}, {"dk", &verdict.dk}, {"dv", &verdict.dv}, {"dalibi_slopes", &verdict.dalibi_slopes}};
   for (const auto& [name, judgement] : gradients)
-    if (*judgement) judged.emplace_back(name, &**judgement);
+    if (*judgement) judged.push_back({name, &**judgement, 4});
   return judged;
+}
+
+void add_row(Table& table, const Judged& output, const Paint& paint) {
+  const Judgement& judgement = *output.judgement;
+  const std::string wrong = grouped(judgement.mismatches);
+  table.add({output.name, grouped(judgement.count), judgement.mismatches == 0 ? wrong : paint.bad(wrong),
+             small(judgement.max_error), percent(judgement.max_share), percent(judgement.max_share_probable),
+             place(judgement, output.rank)});
 }
 
 }  // namespace
@@ -53,17 +54,22 @@ std::string verdict_table(const Verdict& verdict, const Paint& paint) {
                {"of budget", Align::right},
                {"of probable", Align::right},
                {"where [b, h, i, d]", Align::left}});
-  add_row(table, "o", verdict.o, 4, paint);
-  if (verdict.lse) add_row(table, "lse", *verdict.lse, 3, paint);
-  for (const auto& [name, judgement] : gradients_of(verdict)) add_row(table, name, *judgement, 4, paint);
+  for (const Judged& output : judged_outputs(verdict)) add_row(table, output, paint);
   return table.text(paint);
 }
 
 std::string verdict_line(const Verdict& verdict) {
-  std::string text = clause("o", verdict.o, 4);
-  if (verdict.lse) text += ", " + clause("lse", *verdict.lse, 3);
-  for (const auto& [name, judgement] : gradients_of(verdict)) text += ", " + clause(name, *judgement, 4);
-  return text;
+  std::string shares, wrong;
+  for (const auto& [name, judgement, rank] : judged_outputs(verdict)) {
+    if (judgement->mismatches == 0)
+      shares += fmt::format("{}{} {}", shares.empty() ? "" : ", ", name, percent(judgement->max_share));
+    else if (wrong.empty())
+      wrong = fmt::format("{} of {} in {}, worst at {}", grouped(judgement->mismatches), grouped(judgement->count),
+                          name, place(*judgement, rank));
+    else
+      wrong += fmt::format(", {} in {}", grouped(judgement->mismatches), name);
+  }
+  return wrong.empty() ? shares + " of the budget" : "beyond the budget " + wrong;
 }
 
 }  // namespace fresnel::cli

@@ -14,7 +14,8 @@ namespace fresnel::cli {
 /// the worst-case budget the share of the probabilistic one, which is reported and not judged.
 [[nodiscard]] std::string verdict_table(const Verdict& verdict, const Paint& paint);
 
-/// "o 12% of its budget, lse 3%"; with mismatches "o 1 of 72,000 wrong, first ...".
+/// "o 12%, lse 3% of the budget", or "beyond the budget 1 of 72,000 in o, worst at [0, 1, 2, 3], 5 in lse": one line
+/// for whatever was judged.
 [[nodiscard]] std::string verdict_line(const Verdict& verdict);
 
 }  // namespace fresnel::cli

@@ -47,7 +47,7 @@ struct Ceilings {
 /// {"name", "isa", "cores", "threads", "peaks": {figure: number or null}} as text; `parse_ceilings` reads it back and
 /// gives nothing for anything damaged.
 [[nodiscard]] std::string to_json(const Ceilings& ceilings);
-[[nodiscard]] std::optional<Ceilings> parse_ceilings(std::string_view json);
+[[nodiscard]] std::optional<Ceilings> parse_ceilings(std::string_view text);
 
 /// fresnel/machine.json in the user's cache directory ($XDG_CACHE_HOME or ~/.cache); nothing where there is none.
 [[nodiscard]] std::optional<std::filesystem::path> ceilings_path();

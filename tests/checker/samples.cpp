@@ -80,7 +80,11 @@ void add_scores(Collection& all, DType dtype, const Extremes& extremes) {
               multiply(sample.q, extremes.underflow_factor);
               multiply(sample.k, extremes.underflow_factor);
             });
-    all.add("the same, all of one sign", "b1 h1 q6 k70 d64/16", fmt::format("scale{}", extremes.underflow_scale),
+    all.add("subnormal queries under large keys", "b1 h1 q6 k70 d64/16", "scale1000000000", [&](Sample& sample) {
+      multiply(sample.q, 3 * extremes.tiny);
+      multiply(sample.k, 1e-10 / extremes.tiny);
+    });
+    all.add("such products, all of one sign", "b1 h1 q6 k70 d64/16", fmt::format("scale{}", extremes.underflow_scale),
             [&](Sample& sample) {
               sample.q.fill(
                   [&](const Index& at) { return (1 + 0.01 * static_cast<double>(at[2])) * extremes.underflow_factor; });
@@ -89,6 +93,10 @@ void add_scores(Collection& all, DType dtype, const Extremes& extremes) {
               });
             });
   }
+  all.add("scores of 1000 from one product", "b1 h1 q300 k1 d1", "scale0.3", [](Sample& sample) {
+    multiply(sample.q, 60);
+    multiply(sample.k, 60);
+  });
   all.add("all scores near -1e5", "b1 h1 q6 k70 d64/16", "", [&](Sample& sample) {
     for (std::int64_t i = 0; i < 6; ++i) sample.q.set({0, 0, i, 0}, -1000);
     for (std::int64_t j = 0; j < 70; ++j) sample.k.set({0, 0, j, 0}, 800);

@@ -97,6 +97,22 @@ TEST(Attend, ScreenForPeople) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
 }
 
+TEST(Attend, OneScreenHoldsEverythingThatCanBeSaid) {
+  const Folder folder;
+  for (const char* name : {"dense_all", "dense_alibi", "dense_bf16", "dense_f64", "dense_seqlens"}) {
+    const Outcome run =
+        fresnel({"attend", data_case(name), "--check", "--head", "0", "-o", folder.file("out.safetensors")});
+    EXPECT_EQ(run.code, 0) << shown(run);
+    expect_one_screen(run.out);
+  }
+  // Many wrong outputs at once take no more room than many right ones.
+  const Outcome wrong =
+      fresnel({"attend", data_case("dense_large_scores"), "--check", "--kernel", "control.base_two_lse"});
+  EXPECT_EQ(wrong.code, 1) << shown(wrong);
+  EXPECT_NE(wrong.out.find("worst at ["), std::string::npos) << shown(wrong);
+  expect_one_screen(wrong.out);
+}
+
 TEST(Attend, GradientsAreComputedJudgedAndWrittenWhereTheyAreAskedFor) {
   const Folder folder;
   const std::string out = folder.file("out.safetensors");

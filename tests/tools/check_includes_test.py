@@ -22,7 +22,7 @@ class CheckIncludes(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = Path(folder.name)
-        self.write("src/walk/walk.hpp", '#include <vector>\n#include "fresnel/plan.hpp"\n#include "semantics/mask.hpp"\n')
+        self.write("src/walk/walk.hpp", '#include <vector>\n#include "fresnel/plan.hpp"\n')
 
     def write(self, path, text, licence=LICENCE):
         file = self.root / path

@@ -51,7 +51,7 @@ TEST(Attend, EveryDenseCaseIsRightByTheOracleAndByItsExpectedValues) {
     const Outcome run = fresnel({"attend", path, "--check", "--json"});
     EXPECT_EQ(run.code, 0) << shown(run);
     EXPECT_EQ(run.err, "") << shown(run);
-    const Json json = run.json();
+    Json json = run.json();
     ASSERT_TRUE(json.is_object()) << shown(run);
     EXPECT_TRUE(json["check"]["ok"].get<bool>()) << shown(run);
     EXPECT_TRUE(json["expected"]["ok"].get<bool>()) << shown(run);
@@ -65,7 +65,7 @@ TEST(Attend, EveryDenseCaseIsRightByTheOracleAndByItsExpectedValues) {
 TEST(Attend, JsonHasTheDesignedFields) {
   const Outcome run = fresnel({"attend", model_case, "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
-  const Json json = run.json();
+  Json json = run.json();
   for (const char* field :
        {"problem", "kernel", "seconds", "tflops", "share_of_floor", "bytes_moved", "bytes_unfused", "gradients"})
     EXPECT_TRUE(json.contains(field)) << field << shown(run);
@@ -121,14 +121,14 @@ TEST(Attend, GradientsAreComputedJudgedAndWrittenWhereTheyAreAskedFor) {
     SCOPED_TRACE(name);
     const Outcome run = fresnel({"attend", data_case(name), "--check", "--json", "-o", out});
     ASSERT_EQ(run.code, 0) << shown(run);
-    const Json json = run.json();
+    Json json = run.json();
     EXPECT_EQ(json["gradients"]["kernel"], "cpu.reference_backward") << shown(run);
     EXPECT_GT(json["gradients"]["seconds"].get<double>(), 0);
     for (const char* gradient : {"dq", "dk", "dv"}) {
       expect_judgement(json["check"]["outputs"][gradient], 4);
       expect_judgement(json["expected"]["outputs"][gradient], 4);
     }
-    const Json judged = fresnel({"check", data_case(name), out, "--json"}).json();
+    Json judged = fresnel({"check", data_case(name), out, "--json"}).json();
     EXPECT_TRUE(judged["ok"].get<bool>()) << judged.dump();
     for (const char* gradient : {"dq", "dk", "dv"}) EXPECT_GT(judged["outputs"][gradient]["count"].get<int>(), 0);
   }
@@ -159,7 +159,7 @@ TEST(Attend, WrongExpectedGradientsAreFound) {
 TEST(Attend, ShowsWhatTheChosenRowAttendsTo) {
   const Outcome run = fresnel({"attend", model_case, "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
-  const Json shown_row = run.json()["attended"];
+  Json shown_row = run.json()["attended"];
   EXPECT_EQ(shown_row["head"], 4);
   EXPECT_EQ(shown_row["query"], 106);
   EXPECT_EQ(shown_row["token"], " silver");
@@ -172,7 +172,7 @@ TEST(Attend, ShowsWhatTheChosenRowAttendsTo) {
   EXPECT_EQ(shown_row["keys"][1]["key"], 25);
   EXPECT_NEAR(shown_row["keys"][1]["weight"].get<double>(), 0.443, 5e-4);
 
-  const Json other = fresnel({"attend", model_case, "--query", "113", "--json"}).json()["attended"];
+  Json other = fresnel({"attend", model_case, "--query", "113", "--json"}).json()["attended"];
   EXPECT_EQ(other["head"], 4);
   EXPECT_EQ(other["keys"][0]["token"], " gate");
   EXPECT_NEAR(other["keys"][0]["weight"].get<double>(), 0.985, 5e-4);
@@ -180,7 +180,7 @@ TEST(Attend, ShowsWhatTheChosenRowAttendsTo) {
 
 TEST(Attend, RowsCanBeShownWithoutTokens) {
   const Outcome run = fresnel({"attend", data_case("dense_small"), "--head", "1", "--json"});
-  const Json row = run.json()["attended"];
+  Json row = run.json()["attended"];
   EXPECT_EQ(row["head"], 1) << shown(run);
   EXPECT_EQ(row["query"], 7);
   EXPECT_TRUE(row["token"].is_null());
@@ -242,7 +242,7 @@ TEST(Attend, WrongExpectedValuesAreFoundAndTheResultIsStillWritten) {
   const Outcome run =
       fresnel({"attend", folder.file("case.safetensors"), "--check", "--json", "-o", folder.file("out.safetensors")});
   EXPECT_EQ(run.code, 1) << shown(run);
-  const Json json = run.json();
+  Json json = run.json();
   EXPECT_TRUE(json["check"]["ok"].get<bool>());
   EXPECT_FALSE(json["expected"]["ok"].get<bool>());
   EXPECT_EQ(json["expected"]["outputs"]["o"]["mismatches"], 1);

@@ -52,7 +52,7 @@ TEST(Check, ATamperedGradientIsFoundWhereItIs) {
     file.write(path);
     const Outcome run = fresnel({"check", data_case("dense_small"), path, "--json"});
     EXPECT_EQ(run.code, 1) << shown(run);
-    const Json outputs = run.json()["outputs"];
+    Json outputs = run.json()["outputs"];
     EXPECT_EQ(outputs["o"]["mismatches"], 0);
     EXPECT_EQ(outputs[gradient]["mismatches"], 1) << shown(run);
     EXPECT_EQ(outputs[gradient]["at"], Json({0, 1, 3, 5}));
@@ -76,7 +76,7 @@ TEST(Check, OneTamperedValueIsFoundWhereItIs) {
   const Outcome run = fresnel({"check", data_case("dense_small"), path, "--json"});
   EXPECT_EQ(run.code, 1) << shown(run);
   EXPECT_EQ(run.err, "");
-  const Json json = run.json();
+  Json json = run.json();
   EXPECT_FALSE(json["ok"].get<bool>());
   EXPECT_EQ(json["outputs"]["o"]["count"], 256);
   EXPECT_EQ(json["outputs"]["o"]["mismatches"], 1);
@@ -97,7 +97,7 @@ TEST(Check, LseIsJudgedToo) {
   std::string& lse = file.bytes_of("lse");
   change(lse, 9, at(lse, 9) / std::log(2.0f));  // base 2
   file.write(path);
-  const Json json = fresnel({"check", data_case("dense_small"), path, "--json"}).json();
+  Json json = fresnel({"check", data_case("dense_small"), path, "--json"}).json();
   EXPECT_EQ(json["outputs"]["o"]["mismatches"], 0);
   EXPECT_EQ(json["outputs"]["lse"]["mismatches"], 1);
   EXPECT_EQ(json["outputs"]["lse"]["at"], Json({0, 1, 1}));
@@ -116,7 +116,7 @@ TEST(Check, NaNIsWrongAndPrintedAsAString) {
   file.write(path);
   const Outcome run = fresnel({"check", data_case("dense_small"), path, "--json"});
   EXPECT_EQ(run.code, 1) << shown(run);
-  const Json o = run.json()["outputs"]["o"];
+  Json o = run.json()["outputs"]["o"];
   EXPECT_EQ(o["mismatches"], 1);
   EXPECT_EQ(o["max_share"], "inf");
   EXPECT_EQ(o["max_error"], "inf");
@@ -156,7 +156,7 @@ TEST(Check, SeededProblems) {
     const Outcome run = fresnel({"check", "--problem", problem, "--inputs", "uniform", "--seed", "7", "--kernel",
                                  kernel, "--threads", "3", "--json"});
     EXPECT_EQ(run.code, 0) << shown(run);
-    const Json json = run.json();
+    Json json = run.json();
     EXPECT_TRUE(json["ok"].get<bool>()) << shown(run);
     EXPECT_EQ(json["kernel"], kernel);
     EXPECT_EQ(json["problem"], problem);

@@ -41,6 +41,7 @@ TEST(Controls, AWrongResultHasNoTime) {
   const Outcome run = fresnel({"time", problem, "--kernel", "cpu.flash", "--kernel", "control.splits_unweighted",
                                "--seconds", "0.01", "--json"});
   EXPECT_EQ(run.code, 1) << shown(run);
+  EXPECT_EQ(run.json()["rows"].size(), 2u) << shown(run);
   for (const Json& row : run.json()["rows"]) EXPECT_TRUE(row["median_seconds"].is_null()) << shown(run);
   const Outcome plain = fresnel({"time", problem, "--kernel", "control.splits_unweighted", "--seconds", "0.01"});
   EXPECT_NE(plain.out.find("WRONG"), std::string::npos) << shown(plain);

@@ -134,7 +134,7 @@ TEST(Overflow, HeadsAddUpToAllForAnyThreads) {
   const Outcome three = fresnel({"overflow", data_case("dense_large_scores"), "--threads", "3", "--json"});
   ASSERT_EQ(one.code, 0) << shown(one);
   EXPECT_EQ(one.out, three.out);
-  const Json json = one.json();
+  Json json = one.json();
   std::int64_t scores = 0, overflowing = 0;
   double largest = -std::numeric_limits<double>::infinity();
   for (const Json& head : json["heads"]) {

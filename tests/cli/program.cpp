@@ -3,6 +3,7 @@
 #include "cli/program.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,7 +48,7 @@ Outcome start_and_wait(const Folder& folder, const std::string& out, const std::
   std::map<std::string, std::string> variables{{"PATH", "/usr/bin:/bin"}, {"XDG_CACHE_HOME", folder.file("cache")}};
   for (const auto& [name, value] : environment) variables[name] = value;
   std::vector<std::string> lines;
-  for (const auto& [name, value] : variables) lines.push_back(name + "=" + value);
+  for (const auto& [name, value] : variables) lines.push_back(fmt::format("{}={}", name, value));
   const std::string err = folder.file("err");
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("fork failed");
@@ -61,6 +62,13 @@ Outcome start_and_wait(const Folder& folder, const std::string& out, const std::
 }
 
 }  // namespace
+
+Json& Outcome::json() const& {
+  if (!document_) document_ = Json::parse(out, nullptr, false);
+  return *document_;
+}
+
+Json Outcome::json() && { return Json::parse(out, nullptr, false); }
 
 Folder::Folder() {
   static std::atomic<int> counter{0};

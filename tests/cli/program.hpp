@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,14 @@ using Json = nlohmann::json;
 struct Outcome {
   int code = -1;  ///< exit code; 128 + signal where a signal ended it
   std::string out, err;
-  /// The one document on standard output; a discarded value where it is not exactly one.
-  [[nodiscard]] Json json() const { return Json::parse(out, nullptr, false); }
+  /// The one document on standard output; a discarded value where it is not exactly one. A reference into the outcome,
+  /// so that a loop over `outcome.json()["rows"]` does not walk a document that is gone (by value from an outcome that
+  /// ends), and a mutable one, since asking a const document for a field that is missing is undefined.
+  [[nodiscard]] Json& json() const&;
+  [[nodiscard]] Json json() &&;
+
+ private:
+  mutable std::optional<Json> document_;
 };
 
 /// An empty folder for one test.

@@ -28,7 +28,7 @@ void expect_refused(const std::vector<std::string>& words, int code, const std::
   const Outcome run = fresnel(with_json);
   EXPECT_EQ(run.code, code) << shown(run);
   EXPECT_EQ(run.err, "") << shown(run);
-  const Json document = run.json();
+  Json document = run.json();
   ASSERT_TRUE(document.is_object() && document.contains("error")) << shown(run);
   const Json& error = document["error"];
   for (const char* field : {"argument", "given", "accepted", "message"})
@@ -108,6 +108,7 @@ TEST(Refusal, EveryRowRefuses) {
   const Outcome run = fresnel({"explain", wide, "--json"});
   EXPECT_EQ(run.code, 2) << shown(run);
   EXPECT_TRUE(run.json().contains("error")) << shown(run);
+  EXPECT_GE(run.json()["rows"].size(), 2u) << shown(run);
   for (const Json& row : run.json()["rows"]) EXPECT_FALSE(row["chosen"].get<bool>()) << shown(run);
 }
 

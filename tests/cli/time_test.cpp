@@ -14,7 +14,7 @@ TEST(Time, EveryRowThatFitsIsVerifiedAndTimed) {
       fresnel({"time", "b1 h2 q65 k65 d32 f32 causal", "b1 h1 q1 k200 d64 bf16", "--seconds", "0.05", "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
   EXPECT_EQ(run.err, "");
-  const Json rows = run.json()["rows"];
+  Json rows = run.json()["rows"];
   ASSERT_EQ(rows.size(), 4u) << shown(run);  // two problems, cpu.flash and cpu.naive
   for (const Json& row : rows) {
     for (const char* field :

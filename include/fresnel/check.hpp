@@ -17,7 +17,7 @@ struct Roundings {
   std::string name;             ///< the row, or "default"
   double unit = 0x1p-24;        ///< unit roundoff of scores, row sum and output accumulator
   double unit_p = 0;            ///< unit roundoff of the type P is rounded to; 0: P is not rounded
-  double least_p = 0;           ///< absolute error of a P that underflows that type (2^-25 for f16)
+  double least_p = 0;           ///< absolute error of a P that underflows that type (f16: 2^-25, bf16: 2^-134)
   bool sums_rounded_p = false;  ///< the row sum adds the rounded P
   double least = 0x1p-149;      ///< absolute error of a product that underflows (2^-126 where flushed)
   double least_exp = 0x1p-149;  ///< absolute error of an exponential that underflows

@@ -41,7 +41,7 @@ void store(std::span<const double> row, DType dtype, std::byte* to) {
   }
 }
 
-/// Writes every row of q, k or v.
+/// Writes every row of q, k, v or dout.
 void fill(GuardedTensor& tensor, const Recipe& recipe, Role role,
           void (*row_of)(const Recipe&, const RowPlace&, std::span<double>)) {
   const View view = tensor.view();
@@ -96,7 +96,7 @@ Result<const InputKind*> find_kind(std::string_view name, DType dtype) {
 
 /// All tensors of a problem, before any memory is asked for.
 struct Placements {
-  std::optional<Placement> q, k, v, o, lse, alibi_slopes, seqlens_k;
+  std::optional<Placement> q, k, v, o, lse, alibi_slopes, seqlens_k, dout, dq, dk, dv, dalibi_slopes;
   bool possible = true;  ///< none is beyond what can be addressed
   double bytes = 0;
 };
@@ -114,11 +114,19 @@ Placements placements_of(const Problem& p) {
   add(all.v, place(p.dtype, {p.batch, p.heads_kv, p.keys, p.value_dim}, p.v));
   add(all.o, place(p.dtype, {p.batch, p.heads_q, p.queries, p.value_dim}, p.o));
   if (p.lse) add(all.lse, place(wide, {p.batch, p.heads_q, p.queries}, AxisOrder::bhsd, Rows::dense));
-  if (p.alibi_slopes == AlibiSlopes::per_head)
-    add(all.alibi_slopes, place(DType::f32, {p.heads_q}, AxisOrder::bhsd, Rows::dense));
-  if (p.alibi_slopes == AlibiSlopes::per_batch_and_head)
-    add(all.alibi_slopes, place(DType::f32, {p.batch, p.heads_q}, AxisOrder::bhsd, Rows::dense));
+  const bool per_head = p.alibi_slopes == AlibiSlopes::per_head;
+  const auto slopes = [&](DType dtype) {
+    return per_head ? place(dtype, {p.heads_q}, AxisOrder::bhsd, Rows::dense)
+                    : place(dtype, {p.batch, p.heads_q}, AxisOrder::bhsd, Rows::dense);
+  };
+  if (p.alibi_slopes != AlibiSlopes::none) add(all.alibi_slopes, slopes(DType::f32));
   if (p.seqlens_k) add(all.seqlens_k, place(DType::i32, {p.batch}, AxisOrder::bhsd, Rows::dense));
+  if (!p.grad) return all;
+  add(all.dout, all.o);
+  add(all.dq, all.q);
+  add(all.dk, all.k);
+  add(all.dv, all.v);
+  if (p.alibi_slopes != AlibiSlopes::none) add(all.dalibi_slopes, slopes(wide));
   return all;
 }
 
@@ -157,24 +165,33 @@ Inputs GeneratedInputs::inputs() const {
   Inputs inputs{q_.view(), k_.view(), v_.view(), {}, {}};
   if (alibi_slopes_) inputs.alibi_slopes = alibi_slopes_->view();
   if (seqlens_k_) inputs.seqlens_k = seqlens_k_->view();
+  if (dout_) inputs.dout = dout_->view();
   return inputs;
 }
 
 Outputs GeneratedInputs::outputs() {
   Outputs outputs{o_.mutable_view(), {}};
-  if (lse_) outputs.lse = lse_->mutable_view();
+  const std::pair<std::optional<MutableView>*, std::optional<GuardedTensor>*> optional_outputs[] = {
+      {&outputs.lse, &lse_},
+      {&outputs.dq, &dq_},
+      {&outputs.dk, &dk_},
+      {&outputs.dv, &dv_},
+      {&outputs.dalibi_slopes, &dalibi_slopes_}};
+  for (const auto& [view, tensor] : optional_outputs)
+    if (*tensor) *view = (*tensor)->mutable_view();
   return outputs;
 }
 
 void GeneratedInputs::reset_outputs() {
   o_.reset();
-  if (lse_) lse_->reset();
+  for (auto* tensor : {&lse_, &dq_, &dk_, &dv_, &dalibi_slopes_})
+    if (*tensor) (*tensor)->reset();
 }
 
 bool GeneratedInputs::guards_intact() const {
   for (const GuardedTensor* tensor : {&q_, &k_, &v_, &o_})
     if (!tensor->guards_intact()) return false;
-  for (const auto* tensor : {&lse_, &alibi_slopes_, &seqlens_k_})
+  for (const auto* tensor : {&lse_, &alibi_slopes_, &seqlens_k_, &dout_, &dq_, &dk_, &dv_, &dalibi_slopes_})
     if (*tensor && !(*tensor)->guards_intact()) return false;
   return true;
 }
@@ -197,9 +214,13 @@ Result<GeneratedInputs> make_inputs(const Problem& problem, std::string_view kin
   GeneratedInputs result(problem, std::move(*q), std::move(*k), std::move(*v), std::move(*o));
   for (const auto& [tensor, placement, name] : {std::tuple(&result.lse_, &placements.lse, "lse"),
                                                 {&result.alibi_slopes_, &placements.alibi_slopes, "alibi_slopes"},
-                                                {&result.seqlens_k_, &placements.seqlens_k, "seqlens_k"}})
+                                                {&result.seqlens_k_, &placements.seqlens_k, "seqlens_k"},
+                                                {&result.dout_, &placements.dout, "dout"},
+                                                {&result.dq_, &placements.dq, "dq"},
+                                                {&result.dk_, &placements.dk, "dk"},
+                                                {&result.dv_, &placements.dv, "dv"},
+                                                {&result.dalibi_slopes_, &placements.dalibi_slopes, "dalibi_slopes"}})
     if (const Status status = allocate(*tensor, *placement, name); !status) return status.refusal();
-
   // Lengths first: what is hidden depends on them.
   if (result.seqlens_k_) fill_lengths(*result.seqlens_k_, problem.keys, seed);
   if (result.alibi_slopes_) fill_slopes(*result.alibi_slopes_, seed);
@@ -208,6 +229,7 @@ Result<GeneratedInputs> make_inputs(const Problem& problem, std::string_view kin
   fill(result.q_, recipe, Role::q, (*found)->q);
   fill(result.k_, recipe, Role::k, (*found)->k);
   fill(result.v_, recipe, Role::v, (*found)->v);
+  if (result.dout_) fill(*result.dout_, recipe, Role::dout, normal_row);
   return result;
 }
 

@@ -32,13 +32,14 @@ struct InputKind {
 [[nodiscard]] std::span<const InputKind> input_kinds();
 
 /// Owns the tensors of one problem, inputs filled and outputs full of NaN, each between guard zones and placed as the
-/// problem's layout classes say. Slopes are in (2^-8, 1); lengths are a mix of 0, Sk and random ones.
+/// problem's layout classes say (dout as o, a gradient as its input). Slopes are in (2^-8, 1); lengths are a mix of 0,
+/// Sk and random ones; dout is normal for every kind.
 class GeneratedInputs {
  public:
   [[nodiscard]] const Problem& problem() const { return problem_; }
   /// Views; valid while this object lives and is not moved from.
   [[nodiscard]] Inputs inputs() const;
-  /// lse only where the problem asks for it.
+  /// lse and gradients only where the problem asks for them.
   [[nodiscard]] Outputs outputs();
 
   /// Fills the outputs with NaN again.
@@ -53,6 +54,7 @@ class GeneratedInputs {
   Problem problem_;
   GuardedTensor q_, k_, v_, o_;
   std::optional<GuardedTensor> lse_, alibi_slopes_, seqlens_k_;
+  std::optional<GuardedTensor> dout_, dq_, dk_, dv_, dalibi_slopes_;
 };
 
 /// Refuses a problem that `validate` refuses, a kind that does not exist or that the dtype cannot hold (both name

@@ -219,4 +219,6 @@ constexpr std::array kinds{
 
 std::span<const InputKind> input_kinds() { return kinds; }
 
+void normal_row(const Recipe& recipe, const RowPlace& at, std::span<double> out) { normal(recipe, at, out); }
+
 }  // namespace fresnel

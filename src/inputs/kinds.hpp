@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "fresnel/problem.hpp"
 #include "inputs/random.hpp"
@@ -23,8 +24,11 @@ struct Recipe {
 struct RowPlace {
   Role role = Role::q;
   std::int64_t batch = 0;
-  std::int64_t head = 0;  ///< query head for q, kv head for k and v
+  std::int64_t head = 0;  ///< query head for q and dout, kv head for k and v
   std::int64_t row = 0;   ///< query or key
 };
+
+/// Independent, mean 0, variance 1: the ordinary row of any tensor.
+void normal_row(const Recipe& recipe, const RowPlace& at, std::span<double> out);
 
 }  // namespace fresnel

@@ -10,7 +10,7 @@
 namespace fresnel {
 
 /// Which tensor a row belongs to.
-enum class Role : std::uint8_t { q, k, v, alibi_slopes, seqlens_k };
+enum class Role : std::uint8_t { q, k, v, alibi_slopes, seqlens_k, dout };
 
 /// The finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014,
 /// figure 18): one changed bit changes about half of the result.

@@ -14,7 +14,7 @@ Roundings default_roundings(const Problem& problem) {
   roundings.name = "default";
   roundings.unit = wide ? 0x1p-53 : 0x1p-23;  // a matrix unit may truncate
   roundings.unit_p = half ? unit_of(problem.dtype) : 0;
-  roundings.least_p = problem.dtype == DType::f16 ? 0x1p-25 : 0;
+  if (half) roundings.least_p = problem.dtype == DType::f16 ? 0x1p-25 : 0x1p-126;
   roundings.least = roundings.least_exp = wide ? 0x1p-1022 : 0x1p-126;
   roundings.flushes_inputs = true;
   roundings.exp_constant = wide ? 0x1p-50 : 0x1p-18;  // 32 units in the last place

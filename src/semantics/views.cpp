@@ -37,11 +37,8 @@ struct ByteRange {
 std::optional<ByteRange> bytes_of(const View& view) {
   std::int64_t lowest = 0, highest = 1;  // in elements from the base, half-open
   for (int axis = 0; axis < view.rank; ++axis) {
-    const std::int64_t size = view.sizes[axis];
-    const std::int64_t stride = view.strides[axis];
-    if (size <= 1) continue;
-    std::int64_t reach;
-    if (__builtin_mul_overflow(size - 1, stride, &reach)) return std::nullopt;
+    std::int64_t reach;  // 0 for an axis of length 1, whatever its stride
+    if (__builtin_mul_overflow(view.sizes[axis] - 1, view.strides[axis], &reach)) return std::nullopt;
     std::int64_t& end = reach < 0 ? lowest : highest;
     if (__builtin_add_overflow(end, reach, &end)) return std::nullopt;
   }

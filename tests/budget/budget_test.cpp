@@ -316,7 +316,7 @@ TEST(DefaultRoundings, FollowTheDtype) {
   Problem problem;
   for (const auto& [dtype, unit, unit_p, least_p] :
        {std::tuple(DType::f64, 0x1p-53, 0.0, 0.0), std::tuple(DType::f32, 0x1p-23, 0.0, 0.0),
-        std::tuple(DType::f16, 0x1p-23, 0x1p-11, 0x1p-25), std::tuple(DType::bf16, 0x1p-23, 0x1p-8, 0.0)}) {
+        std::tuple(DType::f16, 0x1p-23, 0x1p-11, 0x1p-25), std::tuple(DType::bf16, 0x1p-23, 0x1p-8, 0x1p-126)}) {
     problem.dtype = dtype;
     const Roundings roundings = default_roundings(problem);
     EXPECT_EQ(roundings.name, "default");

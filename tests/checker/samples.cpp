@@ -156,6 +156,18 @@ void add_values(Collection& all, DType dtype, const Extremes& extremes) {
     sample.k.fill([](const Index& at) { return at[3] == 0 ? -static_cast<double>(at[2]) * 2.5 : 0; });
     sample.v.fill([&](const Index& at) { return at[2] == 0 ? 0.0 : 3e4; });
   });
+  all.add("weights among float16's subnormals", "b1 h1 q2 k70 d4", "scale1", [](Sample& sample) {
+    fill(sample.q, 1);
+    sample.k.fill([](const Index& at) { return at[3] == 0 && at[2] > 0 ? -14 : 0; });
+    sample.v.fill([](const Index& at) { return at[2] == 0 ? 0 : 1; });
+  });
+  if (dtype != DType::f16)
+    all.add("weights below the normal range beside huge values", "b1 h1 q2 k70 d4", "scale1", [&](Sample& sample) {
+      const bool wide = dtype == DType::f64;
+      fill(sample.q, 1);
+      sample.k.fill([&](const Index& at) { return at[3] == 0 && at[2] > 0 ? (wide ? -715 : -90) : 0; });
+      sample.v.fill([&](const Index& at) { return at[2] == 0 ? 0 : (wide ? 1e305 : 1e36); });
+    });
   all.add("one key", "b1 h1 q4 k1 d16", "");
   all.add("one dimension", "b1 h1 q4 k70 d1", "");
 }

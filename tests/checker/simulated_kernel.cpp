@@ -4,10 +4,12 @@
 #include "checker/simulated_kernel.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cfenv>
 #include <cmath>
 #include <limits>
 
+#include "fresnel/executor.hpp"
 #include "runtime/float_control.hpp"
 #include "runtime/half.hpp"
 #include "semantics/mask.hpp"
@@ -42,6 +44,9 @@ Real rounded_p(Real p, std::optional<DType> type) {
   if (type == DType::f16) return static_cast<Real>(f16_to_float(float_to_f16(static_cast<float>(p))));
   return p;
 }
+
+/// Partial sums of a dot product that a recipe may ask for.
+constexpr std::size_t most_lanes = 8;
 
 template <class Real>
 struct RowState {
@@ -111,13 +116,13 @@ Real Simulation<Real>::dot(std::int64_t b, std::int64_t h, std::int64_t i, std::
   const std::int64_t lanes = recipe_.roundings.dot_lanes;
   const Real* const query = q_.row(b, h, i);
   const Real* const key = k_.row(b, h / problem_.group(), j);
-  std::vector<Real> sums(static_cast<std::size_t>(lanes), Real(0));
+  std::array<Real, most_lanes> sums{};
   for (std::int64_t d = 0; d < dims_; ++d) {
     const Real product = (recipe_.folds_scale ? query[d] * scale_ : query[d]) * key[d];
     sums[static_cast<std::size_t>(d % lanes)] += product;
   }
   Real sum = sums[0];
-  for (std::size_t lane = 1; lane < sums.size(); ++lane) sum += sums[lane];
+  for (std::size_t lane = 1; lane < static_cast<std::size_t>(lanes); ++lane) sum += sums[lane];
   return sum;
 }
 
@@ -296,12 +301,14 @@ std::vector<Recipe> recipes(DType dtype) {
     r.tile_keys = 16;
     r.splits = 3;
   });
-  add("truncating", [](Recipe& recipe, Roundings& r) {
-    recipe.truncates = true;
-    r.unit *= 2;
-    r.exp_constant = r.rescale = r.log = 4 * r.unit;
-    r.tanh = 8 * r.unit;
-  });
+  for (const bool running : {false, true})
+    add(running ? "truncating, running sum" : "truncating", [&](Recipe& recipe, Roundings& r) {
+      recipe.truncates = true;
+      r.running_sum = running;
+      r.unit *= 2;
+      r.exp_constant = r.rescale = r.log = 4 * r.unit;
+      r.tanh = 8 * r.unit;
+    });
 #if defined(__x86_64__)
   add("flushing", [&](Recipe& recipe, Roundings& r) {
     recipe.flushes = true;
@@ -314,6 +321,7 @@ std::vector<Recipe> recipes(DType dtype) {
     add(sums_rounded ? "bf16 P, summed rounded" : "bf16 P", [&](Recipe& recipe, Roundings& r) {
       recipe.p = DType::bf16;
       r.unit_p = 0x1p-8;
+      r.least_p = 0x1p-134;
       r.sums_rounded_p = sums_rounded;
     });
     add(sums_rounded ? "f16 P, summed rounded" : "f16 P", [&](Recipe& recipe, Roundings& r) {
@@ -336,7 +344,8 @@ Answer compute(const Recipe& recipe, const Sample& sample) {
 }
 
 Verdict judge(const Recipe& recipe, const Sample& sample, Answer& answer) {
-  return check(sample.problem, sample.inputs(), answer.outputs(), recipe.roundings).value();
+  static const auto executor = make_executor(1);  // samples are small: waking a pool takes longer than judging
+  return check(sample.problem, sample.inputs(), answer.outputs(), recipe.roundings, executor.get()).value();
 }
 
 Verdict judge(const Recipe& recipe, const Sample& sample) {

@@ -93,6 +93,38 @@ TEST(Inputs, ValuesNeverChange) {
     EXPECT_EQ(fingerprint(made("b2 h4/2 q5 k9 d7/6 f32 causal lens", kind, 3)), hash) << kind;
 }
 
+TEST(Inputs, GradientsComeWithTheirOutputs) {
+  for (const char* line :
+       {"b2 h4/2 q5 k7 d8/6 f32 alibi lens grad", "b2 h4/2 q5 k7 d8/6 bf16 alibi:batch q:bshd o:bshd grad",
+        "b2 h4/2 q5 k7 d8/6 f64 bshd unaligned grad"}) {
+    GeneratedInputs data = made(line, "large");
+    const Inputs inputs = data.inputs();
+    const Outputs outputs = data.outputs();
+    const auto problem = describe(parsed(line).options, inputs, outputs);
+    ASSERT_TRUE(problem) << line << ": " << problem.refusal().message();
+    EXPECT_EQ(print(*problem), line);
+    ASSERT_TRUE(inputs.dout && outputs.dq && outputs.dk && outputs.dv) << line;
+    EXPECT_EQ(outputs.dalibi_slopes.has_value(), inputs.alibi_slopes.has_value()) << line;
+    EXPECT_EQ(inputs.dout->strides, outputs.o.strides) << line;
+    EXPECT_EQ(outputs.dk->strides, inputs.k.strides) << line;
+    for (const double value : values_of(*inputs.dout))
+      ASSERT_LT(std::fabs(value), 5) << "dout is normal for every kind";
+    for (const double value : values_of(as_input(*outputs.dv))) ASSERT_TRUE(std::isnan(value)) << line;
+    EXPECT_TRUE(data.guards_intact()) << line;
+    const auto guard = static_cast<unsigned char*>(outputs.dq->data) - 1;
+    *guard = 0;
+    EXPECT_FALSE(data.guards_intact()) << line;
+    std::memset(outputs.dv->data, 0, 4);
+    data.reset_outputs();
+    EXPECT_TRUE(data.guards_intact()) << line;
+    EXPECT_TRUE(std::isnan(values_of(as_input(*outputs.dv)).front())) << line;
+  }
+  const GeneratedInputs forward = made("b2 h4/2 q5 k7 d8/6 f32 alibi lens", "large");
+  EXPECT_FALSE(forward.inputs().dout);
+  EXPECT_TRUE(same(values_of(forward.inputs().q),
+                   values_of(made("b2 h4/2 q5 k7 d8/6 f32 alibi lens grad", "large").inputs().q)));
+}
+
 TEST(Inputs, OutputsAreNanUntilWritten) {
   GeneratedInputs data = made("b2 h2 q3 k4 d5 f16 unaligned", "uniform");
   const auto all_nan = [&] {

@@ -27,6 +27,14 @@ endif()
 # and the bits of a result should not depend on which of the two a compiler gets.
 add_compile_definitions(HWY_BROKEN_EMU128=1)
 
+# fresnel_compile_quickly(): for directories whose code talks and asks rather than computes. Full optimisation doubles the
+# time to compile their templates and nobody waits for the result.
+macro(fresnel_compile_quickly)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
+    add_compile_options($<$<CONFIG:Release>:-O1>)
+  endif()
+endmacro()
+
 if(FRESNEL_SANITIZE)
   string(REPLACE ";" "," sanitizers "${FRESNEL_SANITIZE}")
   add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -27,7 +27,7 @@ install(FILES ${PROJECT_BINARY_DIR}/fresnel-config.cmake ${PROJECT_BINARY_DIR}/f
 file(RELATIVE_PATH FRESNEL_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" FRESNEL_PC_PREFIX ${FRESNEL_PC_PREFIX})
 if(FRESNEL_STATIC)
-  set(FRESNEL_PC_REQUIRES libhwy)
+  set(FRESNEL_PC_REQUIRES "libhwy, fmt")
   set(FRESNEL_PC_LIBS ${CMAKE_THREAD_LIBS_INIT})
 endif()
 configure_file(${CMAKE_CURRENT_LIST_DIR}/fresnel.pc.in ${PROJECT_BINARY_DIR}/fresnel.pc @ONLY)

@@ -30,7 +30,7 @@ enum class TileUnit : std::uint8_t {
 struct Machine {
   std::string name;  ///< for people, e.g. the processor's brand string
   Device device = Device::cpu;
-  Isa isa = Isa::baseline;           ///< the widest vector set in use
+  Isa isa = Isa::baseline;  ///< the widest vector set in use
   TileUnit tile_unit = TileUnit::absent;
   int cores = 1;                     ///< CPU cores or streaming multiprocessors
   int threads = 1;                   ///< hardware threads this process may use

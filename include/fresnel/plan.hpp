@@ -83,7 +83,9 @@ struct Plan {
   Cost cost;
 
   /// Bytes `run` wants, 64-byte aligned.
-  [[nodiscard]] std::size_t workspace_bytes() const { return shared_bytes + lane_bytes * static_cast<std::size_t>(lanes); }
+  [[nodiscard]] std::size_t workspace_bytes() const {
+    return shared_bytes + lane_bytes * static_cast<std::size_t>(lanes);
+  }
   [[nodiscard]] std::string_view kernel_name() const;
 };
 

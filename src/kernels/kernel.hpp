@@ -16,7 +16,8 @@ namespace fresnel {
 /// What a kernel promises about equal bits (docs/semantics.md, "Same bits").
 enum class Determinism : std::uint8_t { bitwise };
 
-/// Everything `run` gets: a checked plan, views that fit it, and 64-byte aligned scratch: what lanes share, then a slice for each.
+/// Everything `run` gets: a checked plan, views that fit it, and 64-byte aligned scratch: what lanes share, then a
+/// slice for each.
 struct Launch {
   const Plan& plan;
   const Inputs& inputs;

@@ -79,7 +79,8 @@ Status run(const Plan& plan, const Inputs& all_inputs, const Outputs& all_output
                    "an instruction set of this host",
                    ""};
   if (plan.kernel->needs_tile_unit && tile_unit_here() != TileUnit::amx_bf16)
-    return Refusal{Fault::device, std::string(plan.kernel_name()), "tile_unit", std::string(name(tile_unit_here())),
+    return Refusal{Fault::device, std::string(plan.kernel_name()),
+                   "tile_unit",   std::string(name(tile_unit_here())),
                    "amx_bf16",    ""};
   if (const Status fit = views_fit(plan.problem, inputs, outputs); !fit) return fit;
   if (workspace.size() < plan.workspace_bytes())

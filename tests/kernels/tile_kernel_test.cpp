@@ -45,10 +45,9 @@ TEST_P(TileKernel, Keeps) {
 
 std::vector<Habit> all_habits() {
   std::vector<Habit> all;
-  for (const auto habits :
-       {hidden_value_habits(), layout_habits(), address_habits(), company_habits(), thread_habits(), option_habits(),
-        score_habits(), size_habits(), workspace_habits(), casebook_mask_rows(), casebook_number_rows(),
-        casebook_shape_rows(), agreement_habits()})
+  for (const auto habits : {hidden_value_habits(), layout_habits(), address_habits(), company_habits(), thread_habits(),
+                            option_habits(), score_habits(), size_habits(), workspace_habits(), casebook_mask_rows(),
+                            casebook_number_rows(), casebook_shape_rows(), agreement_habits()})
     all.insert(all.end(), habits.begin(), habits.end());
   return all;
 }

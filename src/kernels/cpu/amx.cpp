@@ -14,13 +14,13 @@ namespace fresnel::cpu {
 
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
-/// Small heads: 32 queries, whose scores, weights and output stay in the first-level cache with a block of 64 keys. From
-/// D 65, or when K and V of a head outgrow half of the second-level cache, several groups of 32 share each block.
+/// Blocks of 64 keys: what a step touches at D 64 is 24 KB and the block. Up to eight groups of 32 queries share each
+/// block, so that it comes from the second-level cache once for 256 queries; fewer where lanes would run out of work.
 Tile amx_tile(const Problem& problem, const Machine& machine) {
-  const bool wide = std::max(problem.head_dim, problem.value_dim) > 64;
-  const std::int64_t head_bytes = problem.keys * (problem.head_dim + problem.value_dim) * 2;
-  const std::int64_t groups = wide || head_bytes > machine.l2_bytes / 2 ? 4 : 1;
-  return {groups * tile_queries, wide ? 128 : 64};
+  std::int64_t groups = TileScratch::most_groups;
+  const auto items = [&] { return problem.batch * problem.heads_q * tiles_of(problem.queries, groups * tile_queries); };
+  while (groups > 1 && items() < 4 * machine.threads) groups /= 2;
+  return {groups * tile_queries, tile_keys};
 }
 
 std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile) {

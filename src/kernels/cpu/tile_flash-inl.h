@@ -4,15 +4,18 @@
 //
 //     S^T [keys][queries] = K Q^T        O^T [Dv][queries] += V^T P^T
 //
-// The unit and the vector units work at the same time, on three blocks in a row. A step issues the products of the next
-// block's scores, then those of the block before with its values, and between them, a few rows at a time, turns the
-// scores of the block in the middle into weights:
+// The unit and the vector units work at the same time, on three blocks in a row. A step issues the products of the
+// block before with its values, then those of the next block's scores, and between them, a few rows at a time, turns
+// the scores of the block in the middle into weights:
 //
-//     tile unit    S(n+1)  . . . . . . .  O += P(n-1) V(n-1)
-//     vectors        P(n) from S(n) . . . . . . . . . . . .
+//     tile unit    O += P(n-1) V(n-1)  . . .  S(n+1) = K(n+1) Q
+//     vectors        P(n) from S(n)  . . . . . . . . . . . .
 //
-// Two scores and two weights blocks take turns. Registers: 0 to 3 sums, 4 and 5 A, 6 and 7 B: four products for four
-// loads. Work is done in two phases: K and V of some kv heads are packed by all lanes, then their queries are attended.
+// There is one block of scores and one of weights, for the first-level cache's sake: P(n-1) is in registers before the
+// first row of P(n) is written, and a row of S(n+1) is not stored before that row of S(n) is read. Where bases turn out
+// to be stale after that, S(n) is made again. Registers: 0 and 1 sums, 2 and 3 A, 4 to 7 B, which stays for a whole
+// strip: Q is loaded once per block of keys, P once. Work is done in two phases: K and V of some kv heads are packed by
+// all lanes, then their queries are attended.
 // Source: Dao et al., "FlashAttention", 2022, algorithm 1, keys innermost.
 #pragma once
 
@@ -42,15 +45,14 @@ struct PackedHead {
 struct TileScratch {
   static constexpr std::int64_t most_groups = 8;
   TileQueries queries[most_groups];
-  float* s[2];
-  std::uint32_t* p[2];
+  float* s;             ///< [block][32]
+  std::uint32_t* p;     ///< [block / 2][32] pairs of bf16
+  float* s_again;       ///< scores made a second time
   std::byte* clean[2];  ///< blocks of V without the numbers that are not finite
   float* factor;        ///< [32] 1 / l
   TileScratch(Carver& carver, const TileShape& shape, std::int64_t groups) {
-    for (int turn = 0; turn < 2; ++turn) {
-      s[turn] = carver.take<float>(shape.block * tile_queries);
-      p[turn] = carver.take<std::uint32_t>(shape.block / 2 * tile_queries);
-    }
+    s = carver.take<float>(shape.block * tile_queries);
+    p = carver.take<std::uint32_t>(shape.block / 2 * tile_queries);
     for (std::int64_t group = 0; group < groups; ++group) {
       TileQueries& one = queries[group];
       one.q = carver.take<std::uint32_t>(shape.q_bytes() / 4);
@@ -59,15 +61,16 @@ struct TileScratch {
       for (std::int32_t** array : {&one.first, &one.last}) *array = carver.take<std::int32_t>(tile_queries);
     }
     factor = carver.take<float>(tile_queries);
+    s_again = carver.take<float>(shape.block * tile_queries);
     for (std::byte*& block : clean) block = carver.take<std::byte>(shape.v_bytes());
   }
 };
 
-/// What happens beside the tile products: pairs of keys of the block in the middle, `share` chunks of two after each
-/// quartet of products.
+/// What happens beside the tile products: pairs of keys of the block in the middle, `share` chunks of two at each stop.
 struct TileBeside {
   TileWeights* weights;
   std::int64_t next = 0, pairs = 0, share = 0;
+  bool overwrites = false;  ///< the products are stored where the weights are made from
 
   HWY_INLINE void chunk() {
     for (int pair = 0; pair < 2; ++pair)
@@ -77,68 +80,127 @@ struct TileBeside {
   HWY_INLINE void some() {
     for (std::int64_t turn = 0; turn < share && next < pairs; ++turn) chunk();
   }
+  /// Everything up to and with row `row` of score tiles.
+  HWY_INLINE void reach(std::int64_t row) {
+    if (!overwrites) return;
+    while (next < pairs && next < (row + 1) * (tile_lines / 2)) chunk();
+  }
   HWY_INLINE void rest() {
     while (next < pairs) chunk();
   }
 };
 
-/// Four products: tiles (0, 1) of A against both halves of B.
-template <class Tiles>
-HWY_INLINE void quartet(Tiles& tiles, const std::byte* a, std::ptrdiff_t a_next, const void* b) {
-  const auto* const columns = static_cast<const std::byte*>(b);
-  tiles.template load<6>(columns, tile_pitch);
-  tiles.template load<4>(a, tile_width);
-  tiles.template multiply_add<0, 4, 6>();
-  tiles.template load<7>(columns + 64, tile_pitch);
-  tiles.template multiply_add<1, 4, 7>();
-  tiles.template load<5>(a + a_next, tile_width);
-  tiles.template multiply_add<2, 5, 6>();
-  tiles.template multiply_add<3, 5, 7>();
+/// The right operand of a strip of products, tiles (step, half): P or Q.
+[[nodiscard]] HWY_INLINE const std::uint32_t* right_tile(const std::uint32_t* b, std::int64_t step, int half) {
+  return b + step * 16 * tile_queries + half * 16;
 }
 
-/// The four sums are 32 rows of `to`.
-template <class Tiles>
-HWY_INLINE void store_quartet(Tiles& tiles, float* to) {
-  tiles.template store<0>(to, tile_pitch);
-  tiles.template store<1>(to + 16, tile_pitch);
-  tiles.template store<2>(to + 16 * tile_queries, tile_pitch);
-  tiles.template store<3>(to + 16 * tile_queries + 16, tile_pitch);
-}
-
-/// S^T of a block.
-template <class Tiles>
-HWY_INLINE void score_block(Tiles& tiles, const TileShape& shape, const TileStage& stage, TileBeside& beside) {
-  const std::ptrdiff_t a_next = shape.d_steps * tile_bytes;
-  for (std::int64_t pair = 0; pair < shape.key_pairs(); ++pair) {
-    tiles.template zero<0>();
-    tiles.template zero<1>();
-    tiles.template zero<2>();
-    tiles.template zero<3>();
-    for (std::int64_t step = 0; step < shape.d_steps; ++step) {
-      quartet(tiles, stage.k + (pair * 2 * shape.d_steps + step) * tile_bytes, a_next,
-              stage.queries->q + step * 16 * tile_queries);
-      beside.some();
-    }
-    store_quartet(tiles, stage.s + pair * 32 * tile_queries);
+/// A sum begins at zero or goes on with what lies in memory.
+template <int tile, bool fresh, class Tiles>
+HWY_INLINE void start_sum(Tiles& tiles, const float* from) {
+  if constexpr (fresh) {
+    tiles.template zero<tile>();
+  } else {
+    tiles.template load<tile>(from, tile_pitch);
   }
 }
 
-/// O^T += V^T P^T of a block.
-template <class Tiles>
-HWY_INLINE void value_block(Tiles& tiles, const TileShape& shape, const TileStage& stage, TileBeside& beside) {
-  for (std::int64_t pair = 0; pair < shape.value_pairs; ++pair) {
-    float* const o = stage.queries->o + pair * 32 * tile_queries;
-    tiles.template load<0>(o, tile_pitch);
-    tiles.template load<1>(o + 16, tile_pitch);
-    tiles.template load<2>(o + 16 * tile_queries, tile_pitch);
-    tiles.template load<3>(o + 16 * tile_queries + 16, tile_pitch);
-    for (std::int64_t step = 0; step < shape.key_pairs(); ++step) {
-      quartet(tiles, stage.v + (pair * shape.key_pairs() + step) * 2 * tile_bytes, tile_bytes,
-              stage.p + step * 16 * tile_queries);
+/// One row of tiles against up to two steps of both halves, which stay in registers 4 to 7.
+template <int steps, bool fresh, class Tiles>
+HWY_INLINE void wide_row(Tiles& tiles, const std::byte* a, float* c) {
+  tiles.template load<2>(a, tile_width);
+  if constexpr (steps == 2) tiles.template load<3>(a + tile_bytes, tile_width);
+  start_sum<0, fresh>(tiles, c);
+  tiles.template multiply_add<0, 2, 4>();
+  if constexpr (steps == 2) tiles.template multiply_add<0, 3, 6>();
+  tiles.template store<0>(c, tile_pitch);
+  start_sum<1, fresh>(tiles, c + 16);
+  tiles.template multiply_add<1, 2, 5>();
+  if constexpr (steps == 2) tiles.template multiply_add<1, 3, 7>();
+  tiles.template store<1>(c + 16, tile_pitch);
+}
+
+/// One row of tiles against three or four steps of one half, which stay in registers 4 to 7.
+template <int steps, bool fresh, int sum, class Tiles>
+HWY_INLINE void deep_row(Tiles& tiles, const std::byte* a, float* c) {
+  start_sum<sum, fresh>(tiles, c);
+  tiles.template load<2>(a, tile_width);
+  tiles.template multiply_add<sum, 2, 4>();
+  tiles.template load<3>(a + tile_bytes, tile_width);
+  tiles.template multiply_add<sum, 3, 5>();
+  tiles.template load<2>(a + 2 * tile_bytes, tile_width);
+  tiles.template multiply_add<sum, 2, 6>();
+  if constexpr (steps == 4) {
+    tiles.template load<3>(a + 3 * tile_bytes, tile_width);
+    tiles.template multiply_add<sum, 3, 7>();
+  }
+  tiles.template store<sum>(c, tile_pitch);
+}
+
+/// C[rows][32] (+)= A[rows][steps] B[steps][32] for up to four steps. Sums are finished and stored one at a time: four
+/// at a time the unit would wait for each of them. `rows` is even; rows of A are `a_row` bytes apart.
+template <int steps, bool fresh, class Tiles>
+HWY_INLINE void multiply_steps(Tiles& tiles, const std::byte* a, std::ptrdiff_t a_row, const std::uint32_t* b,
+                               std::int64_t rows, float* c, TileBeside& beside) {
+  constexpr std::int64_t c_row = 16 * tile_queries;
+  if constexpr (steps <= 2) {
+    tiles.template load<4>(right_tile(b, 0, 0), tile_pitch);
+    tiles.template load<5>(right_tile(b, 0, 1), tile_pitch);
+    if constexpr (steps == 2) {
+      tiles.template load<6>(right_tile(b, 1, 0), tile_pitch);
+      tiles.template load<7>(right_tile(b, 1, 1), tile_pitch);
+    }
+    for (std::int64_t row = 0; row < rows; ++row) {
+      beside.reach(row);
+      wide_row<steps, fresh>(tiles, a + row * a_row, c + row * c_row);
       beside.some();
     }
-    store_quartet(tiles, o);
+  } else {
+    for (int half = 0; half < 2; ++half) {
+      tiles.template load<4>(right_tile(b, 0, half), tile_pitch);
+      tiles.template load<5>(right_tile(b, 1, half), tile_pitch);
+      tiles.template load<6>(right_tile(b, 2, half), tile_pitch);
+      if constexpr (steps == 4) tiles.template load<7>(right_tile(b, 3, half), tile_pitch);
+      for (std::int64_t row = 0; row < rows; row += 2) {
+        beside.reach(row + 1);
+        deep_row<steps, fresh, 0>(tiles, a + row * a_row, c + row * c_row + half * 16);
+        beside.some();
+        deep_row<steps, fresh, 1>(tiles, a + (row + 1) * a_row, c + (row + 1) * c_row + half * 16);
+        beside.some();
+      }
+    }
   }
+}
+
+/// Steps of one strip: as many as registers hold.
+inline constexpr std::int64_t most_steps = 4;
+
+/// How often `multiply` stops to let vectors work.
+[[nodiscard]] constexpr std::int64_t stops_of(std::int64_t steps, std::int64_t rows) {
+  const std::int64_t rest = steps % most_steps;
+  return (steps / most_steps * 2 + (rest == 0 ? 0 : rest <= 2 ? 1 : 2)) * rows;
+}
+
+template <bool fresh, class Tiles>
+HWY_INLINE void multiply_few(Tiles& tiles, const std::byte* a, std::ptrdiff_t a_row, const std::uint32_t* b,
+                             std::int64_t steps, std::int64_t rows, float* c, TileBeside& beside) {
+  switch (steps) {
+    case 1: return multiply_steps<1, fresh>(tiles, a, a_row, b, rows, c, beside);
+    case 2: return multiply_steps<2, fresh>(tiles, a, a_row, b, rows, c, beside);
+    case 3: return multiply_steps<3, fresh>(tiles, a, a_row, b, rows, c, beside);
+    default: return multiply_steps<4, fresh>(tiles, a, a_row, b, rows, c, beside);
+  }
+}
+
+/// C (+)= A B, `steps` of them, in strips; vectors work in between.
+template <bool fresh, class Tiles>
+HWY_INLINE void multiply(Tiles& tiles, const std::byte* a, const std::uint32_t* b, std::int64_t steps,
+                         std::int64_t rows, float* c, TileBeside& beside) {
+  const std::ptrdiff_t a_row = steps * tile_bytes;
+  multiply_few<fresh>(tiles, a, a_row, b, std::min(steps, most_steps), rows, c, beside);
+  for (std::int64_t step = most_steps; step < steps; step += most_steps)
+    multiply_few<false>(tiles, a + step * tile_bytes, a_row, right_tile(b, step, 0), std::min(steps - step, most_steps),
+                        rows, c, beside);
 }
 
 /// What a work item is, once for all of its steps.
@@ -146,7 +208,30 @@ struct TileItem {
   TileRule rule;
   Mask mask;
   std::int64_t first_query = 0, count = 0;
+
+  /// The block's scores where a plain scale is not all there is to them.
+  void finish(const TileShape& shape, const TileStage& stage, const TileScratch& scratch, float* scores) const {
+    const std::int64_t group = stage.queries - scratch.queries;
+    if (stage.edge || !rule.plain()) finish_block(rule, first_query + group * tile_queries, shape.block, stage, scores);
+  }
 };
+
+/// The scores of a block made a second time, for lanes whose base turned out to be stale, and weighed again.
+template <class Tiles>
+void settle_again(Tiles& tiles, const TileShape& shape, const TileItem& item, const TileScratch& scratch,
+                  const TileStage& now, TileWeights& weights) {
+  TileBeside alone{nullptr};
+  multiply<true>(tiles, now.k, now.queries->q, shape.d_steps, shape.key_tiles(), scratch.s_again, alone);
+  tiles.fence();
+  item.finish(shape, now, scratch, scratch.s_again);
+  weights.s = scratch.s_again;
+  for (int half = 0; half < 2; ++half) {
+    __m512 sum = sum_of_weights(weights, half);
+    if (const __mmask16 again = unsettled(*now.queries, sum, half); again != 0)
+      sum = weigh_again(weights, *now.queries, shape.block, shape.value_tiles() * tile_lines, half, again);
+    add_sums(*now.queries, sum, half);
+  }
+}
 
 /// One step of the pipeline; stages without queries are not there.
 template <class Tiles>
@@ -156,25 +241,31 @@ void tile_step(Tiles& tiles, const TileShape& shape, const TileItem& item, const
   TileWeights weights;
   TileBeside beside{&weights};
   if (now.queries != nullptr) {
-    const std::int64_t group = now.queries - scratch.queries;
-    const bool finished = now.edge || !item.rule.plain();
-    if (finished) finish_block(item.rule, item.first_query + group * tile_queries, shape.block, now);
-    weights = start_weights(now, item.rule.to_log2(!item.rule.plain()));
+    item.finish(shape, now, scratch, scratch.s);
+    weights = start_weights(now, scratch.s, scratch.p, item.rule.to_log2(!item.rule.plain()));
     beside.pairs = shape.block / 2;
-    const std::int64_t quartets = (next.queries != nullptr ? shape.key_pairs() * shape.d_steps : 0) +
-                                  (before.queries != nullptr ? shape.value_pairs * shape.key_pairs() : 0);
-    beside.share = quartets == 0 ? 0 : tiles_of(beside.pairs / 2, quartets);
+    const std::int64_t stops = (next.queries != nullptr ? stops_of(shape.d_steps, shape.key_tiles()) : 0) +
+                               (before.queries != nullptr ? stops_of(shape.key_steps(), shape.value_tiles()) : 0);
+    beside.share = stops == 0 ? 0 : tiles_of(beside.pairs / 2, stops);
   }
-  if (next.queries != nullptr) score_block(tiles, shape, next, beside);
-  if (before.queries != nullptr) value_block(tiles, shape, before, beside);
+  if (before.queries != nullptr)
+    multiply<false>(tiles, before.v, scratch.p, shape.key_steps(), shape.value_tiles(), before.queries->o, beside);
+  beside.overwrites = true;
+  if (next.queries != nullptr)
+    multiply<true>(tiles, next.k, next.queries->q, shape.d_steps, shape.key_tiles(), scratch.s, beside);
   beside.rest();
   tiles.fence();
   if (now.queries == nullptr) return;
-  settle(weights, *now.queries, shape.block, shape.value_pairs * 32);
+  const __m512 sums[2] = {sum_of_weights(weights, 0), sum_of_weights(weights, 1)};
+  if ((unsettled(*now.queries, sums[0], 0) | unsettled(*now.queries, sums[1], 1)) != 0) {
+    TileWeights again = weights;  // a copy, so that what the products leave to the vectors can live in registers
+    settle_again(tiles, shape, item, scratch, now, again);
+  } else {
+    for (int half = 0; half < 2; ++half) add_sums(*now.queries, sums[half], half);
+  }
   if (now.careful) {
-    std::byte* const clean = scratch.clean[now.p == scratch.p[0] ? 0 : 1];
-    add_by_hand(shape, now, now.v, clean);
-    now.v = clean;
+    add_by_hand(shape, now, scratch.p);
+    now.v = now.clean;
   }
 }
 
@@ -249,7 +340,7 @@ void attend_item(const Launch& launch, const TileShape& shape, const PackedHead&
           classify(item.mask, at, std::min(tile_queries, tile.first + tile.count - at), first, there);
       if (kind == TileClass::skip) continue;
       TileStage next{&scratch.queries[group], packed.k + block * shape.k_bytes(), packed.v + block * shape.v_bytes(),
-                     scratch.s[turn], scratch.p[turn], first};
+                     scratch.clean[turn], first};
       next.edge = kind == TileClass::edge || there < shape.block;
       next.careful = next.edge && !packed.finite[block];
       advance(next);
@@ -321,8 +412,7 @@ void tile_flash(const Launch& launch) {
   const TileShape shape(problem, launch.plan.tile.keys);
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t bytes = std::max<std::int64_t>(packed_head_bytes(problem, shape), 64);
-  const std::int64_t together =
-      std::max<std::int64_t>(static_cast<std::int64_t>(launch.plan.shared_bytes) / bytes, 1);
+  const std::int64_t together = std::max<std::int64_t>(static_cast<std::int64_t>(launch.plan.shared_bytes) / bytes, 1);
   for (std::int64_t first = 0; first < heads; first += together)
     tile_flash_heads<Tiles>(launch, shape, first, std::min(together, heads - first));
 }

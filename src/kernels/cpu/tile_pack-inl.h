@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operands of the tile unit: K as it lies but cut into tiles, V and Q transposed in pairs of numbers. K and V are packed
-// once per kv head and read by all of its queries; rows and columns that the problem does not have are zeros.
+// Operands of the tile unit: K as it lies but cut into tiles, V and Q transposed in pairs of numbers. K and V are
+// packed once per kv head and read by all of its queries; rows and columns that the problem does not have are zeros.
 //
 //     K block   [key tile][step of D]          16 keys x 32 numbers      A of S^T = K Q^T
-//     V block   [pair of Dv tiles][step of keys][2]
-//                                              16 columns x 32 keys      A of O^T = V^T P^T
+//     V block   [tile of Dv][step of keys]     16 columns x 32 keys      A of O^T = V^T P^T
 //     Q tile    [D / 2][32 queries]            pairs of numbers          B of S^T
 //
 // 512-bit vectors, written for processors that have a tile unit; needs AVX-512 F, BW, DQ and VL.
@@ -23,12 +22,15 @@
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
 namespace fresnel::cpu {
 
-inline constexpr std::int64_t tile_queries = 32;  ///< queries of a score block: two tiles of 16 lanes
-inline constexpr std::int64_t product_depth = 32;     ///< numbers of a product's sum
+inline constexpr std::int64_t tile_queries = 32;   ///< queries of a score block: two tiles of 16 lanes
+inline constexpr std::int64_t product_depth = 32;  ///< numbers of a product's sum
+
+/// Keys of a block: two products deep, so that P of 32 queries is four tiles.
+inline constexpr std::int64_t tile_keys = 64;
 
 /// How a problem is cut into tiles.
 struct TileShape {
-  std::int64_t block;        ///< keys of a block, a multiple of 32
+  std::int64_t block;        ///< keys of a block
   std::int64_t d_steps;      ///< products along D
   std::int64_t value_pairs;  ///< pairs of tiles along Dv
 
@@ -36,11 +38,13 @@ struct TileShape {
       : block(keys),
         d_steps((problem.head_dim + product_depth - 1) / product_depth),
         value_pairs((problem.value_dim + product_depth - 1) / product_depth) {}
-  [[nodiscard]] std::int64_t key_pairs() const { return block / 32; }
-  [[nodiscard]] std::int64_t k_bytes() const { return block / tile_lines * d_steps * tile_bytes; }
-  [[nodiscard]] std::int64_t v_bytes() const { return value_pairs * key_pairs() * 2 * tile_bytes; }
+  [[nodiscard]] std::int64_t key_tiles() const { return block / tile_lines; }
+  [[nodiscard]] std::int64_t key_steps() const { return block / product_depth; }
+  [[nodiscard]] std::int64_t value_tiles() const { return 2 * value_pairs; }
+  [[nodiscard]] std::int64_t k_bytes() const { return key_tiles() * d_steps * tile_bytes; }
+  [[nodiscard]] std::int64_t v_bytes() const { return value_tiles() * key_steps() * tile_bytes; }
   [[nodiscard]] std::int64_t q_bytes() const { return d_steps * product_depth / 2 * tile_queries * 4; }
-  [[nodiscard]] std::int64_t o_floats() const { return value_pairs * product_depth * tile_queries; }
+  [[nodiscard]] std::int64_t o_floats() const { return value_tiles() * tile_lines * tile_queries; }
 };
 
 /// Columns and rows of a 16 x 16 block of 32-bit numbers change places.
@@ -95,7 +99,7 @@ inline bool pack_values(const TileShape& shape, Rows<const BFloat16> v, std::int
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   bool finite = true;
   for (std::int64_t pair = 0; pair < shape.value_pairs; ++pair) {
-    for (std::int64_t step = 0; step < shape.key_pairs(); ++step, to += 2 * tile_bytes) {
+    for (std::int64_t step = 0; step < shape.key_steps(); ++step) {
       __m512i low[16], high[16];  // pairs of keys; columns 0-3, 8-11, .. and columns 4-7, 12-15, ..
       for (int i = 0; i < 16; ++i) {
         const std::int64_t key = step * product_depth + 2 * i;
@@ -110,7 +114,8 @@ inline bool pack_values(const TileShape& shape, Rows<const BFloat16> v, std::int
       transpose_block(low);
       transpose_block(high);
       for (int i = 0; i < 16; ++i) {
-        std::byte* const line = to + (i / 4 * 8 + i % 4) * tile_width;
+        const std::int64_t tile = (2 * pair + i / 8) * shape.key_steps() + step;  // columns 0-15, then 16-31
+        std::byte* const line = to + tile * tile_bytes + (i / 4 % 2 * 8 + i % 4) * tile_width;
         _mm512_store_si512(line, low[i]);
         _mm512_store_si512(line + 4 * tile_width, high[i]);
       }
@@ -145,8 +150,8 @@ HWY_INLINE __m256i to_bf16(__m512 value) {
 }
 
 /// O^T, each lane times its factor, as rows of the output: queries [first, first + count).
-inline void store_queries(const float* o, const float* factor, Rows<BFloat16> out,
-                          std::int64_t first, std::int64_t count, std::int64_t value_dim) {
+inline void store_queries(const float* o, const float* factor, Rows<BFloat16> out, std::int64_t first,
+                          std::int64_t count, std::int64_t value_dim) {
   for (std::int64_t column = 0; column < value_dim; column += 16) {
     const auto mask = static_cast<__mmask16>((1u << std::min<std::int64_t>(value_dim - column, 16)) - 1);
     for (int half = 0; half < 2 && half * 16 < count; ++half) {

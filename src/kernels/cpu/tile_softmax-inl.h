@@ -19,18 +19,18 @@
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
 namespace fresnel::cpu {
 
-/// Log2 units between a block's maximum and the base it sets: room to grow before the next rescale. Weights lose as many
-/// powers of two at the small end: see tile_flash_roundings.
+/// Log2 units between a block's maximum and the base it sets: room to grow before the next rescale. Weights lose as
+/// many powers of two at the small end: see tile_flash_roundings.
 inline constexpr float base_margin = 8;
 
 /// 32 queries of one head on their way through the keys.
 struct TileQueries {
-  std::uint32_t* q;     ///< packed, B of the first product
-  float* o;             ///< O^T [Dv padded][32], relative to base
-  float* base;          ///< [32] log2 units, whole numbers
-  float* l;             ///< [32] sums of rounded weights, relative to base
-  std::int32_t* first;  ///< [32] first visible key
-  std::int32_t* last;   ///< [32] one past the last
+  std::uint32_t* q;            ///< packed, B of the first product
+  float* o;                    ///< O^T [Dv padded][32], relative to base
+  float* base;                 ///< [32] log2 units, whole numbers
+  float* l;                    ///< [32] sums of rounded weights, relative to base
+  std::int32_t* first;         ///< [32] first visible key
+  std::int32_t* last;          ///< [32] one past the last
   std::uint32_t anchored = 0;  ///< lanes that have set a base
 };
 
@@ -39,8 +39,7 @@ struct TileStage {
   TileQueries* queries = nullptr;
   const std::byte* k = nullptr;  ///< packed
   const std::byte* v = nullptr;  ///< packed
-  float* s = nullptr;            ///< [block][32]
-  std::uint32_t* p = nullptr;    ///< [block / 2][32] pairs of bf16
+  std::byte* clean = nullptr;    ///< room for v without the numbers that are not finite
   std::int64_t first_key = 0;
   bool edge = false;     ///< some query does not see some key of it
   bool careful = false;  ///< and some value is not finite
@@ -59,15 +58,15 @@ HWY_INLINE __m512 exp2_short(__m512 x) {
 struct TileWeights {
   const float* s;
   std::uint32_t* p;
-  __m512 scale;       ///< to log2 units
+  __m512 scale;  ///< to log2 units
   __m512 base[2];
   __m512 even[2], odd[2];  ///< sums of the weights of even and odd keys
 };
 
-HWY_INLINE TileWeights start_weights(const TileStage& stage, float scale) {
+HWY_INLINE TileWeights start_weights(const TileStage& stage, const float* s, std::uint32_t* p, float scale) {
   TileWeights w;
-  w.s = stage.s;
-  w.p = stage.p;
+  w.s = s;
+  w.p = p;
   w.scale = _mm512_set1_ps(scale);
   for (int half = 0; half < 2; ++half) {
     w.base[half] = _mm512_load_ps(stage.queries->base + half * 16);
@@ -113,14 +112,15 @@ struct TileRule {
 };
 
 /// Scores of a block, in place: scaled and biased unless `rule` is plain, and -inf where a query does not see a key.
-inline void finish_block(const TileRule& rule, std::int64_t first_query, std::int64_t block, const TileStage& stage) {
+inline void finish_block(const TileRule& rule, std::int64_t first_query, std::int64_t block, const TileStage& stage,
+                         float* scores) {
   const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (int half = 0; half < 2; ++half) {
     const __m512i first = _mm512_load_si512(stage.queries->first + half * 16);
     const __m512i last = _mm512_load_si512(stage.queries->last + half * 16);
     for (std::int64_t row = 0; row < block; ++row) {
-      float* const at = stage.s + row * tile_queries + half * 16;
+      float* const at = scores + row * tile_queries + half * 16;
       __m512 s = _mm512_load_ps(at);
       const std::int64_t key = stage.first_key + row;
       if (!rule.plain()) {
@@ -177,36 +177,29 @@ inline __m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t blo
   return sum_of_weights(w, half);
 }
 
-/// After the last pair of a block: bases stand or are set anew, and l takes the block in.
-inline void settle(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows) {
-  for (int half = 0; half < 2; ++half) {
-    __m512 sum = sum_of_weights(w, half);
-    if (const __mmask16 again = unsettled(queries, sum, half); again != 0)
-      sum = weigh_again(w, queries, block, o_rows, half, again);
-    float* const l = queries.l + half * 16;
-    _mm512_store_ps(l, _mm512_add_ps(_mm512_load_ps(l), sum));
-  }
+/// l takes the block in.
+HWY_INLINE void add_sums(const TileQueries& queries, __m512 sum, int half) {
+  float* const l = queries.l + half * 16;
+  _mm512_store_ps(l, _mm512_add_ps(_mm512_load_ps(l), sum));
 }
 
 /// Values of a packed block that are not finite, added by hand: o += p v for the lanes that see the key. `clean` gets
 /// the block with zeros in their place, which hidden lanes (p = 0) may multiply.
-inline void add_by_hand(const TileShape& shape, const TileStage& stage, const std::byte* packed, std::byte* clean) {
-  std::memcpy(clean, packed, static_cast<std::size_t>(shape.v_bytes()));
-  auto* const values = reinterpret_cast<std::uint16_t*>(clean);
+inline void add_by_hand(const TileShape& shape, const TileStage& stage, const std::uint32_t* p) {
+  std::memcpy(stage.clean, stage.v, static_cast<std::size_t>(shape.v_bytes()));
+  auto* const values = reinterpret_cast<std::uint16_t*>(stage.clean);
   const std::int64_t count = shape.v_bytes() / 2, per_tile = tile_bytes / 2;
   for (std::int64_t at = 0; at < count; ++at) {
     if ((values[at] & 0x7f80) != 0x7f80) continue;
     const __m512 value = _mm512_set1_ps(bf16_to_float(values[at]));
     values[at] = 0;
-    const std::int64_t tile = at / per_tile, pair = tile / (2 * shape.key_pairs());
-    const std::int64_t column = pair * 32 + tile % 2 * 16 + at % per_tile / 32;
-    const std::int64_t key = tile / 2 % shape.key_pairs() * 32 + at % 32;
+    const std::int64_t tile = at / per_tile, column = tile / shape.key_steps() * 16 + at % per_tile / 32;
+    const std::int64_t key = tile % shape.key_steps() * 32 + at % 32;
     const __m512i here = _mm512_set1_epi32(static_cast<int>(stage.first_key + key));
     for (int half = 0; half < 2; ++half) {
-      const __mmask16 seen =
-          _mm512_cmple_epi32_mask(_mm512_load_si512(stage.queries->first + half * 16), here) &
-          _mm512_cmplt_epi32_mask(here, _mm512_load_si512(stage.queries->last + half * 16));
-      const __m512i weights = _mm512_load_si512(stage.p + key / 2 * tile_queries + half * 16);
+      const __mmask16 seen = _mm512_cmple_epi32_mask(_mm512_load_si512(stage.queries->first + half * 16), here) &
+                             _mm512_cmplt_epi32_mask(here, _mm512_load_si512(stage.queries->last + half * 16));
+      const __m512i weights = _mm512_load_si512(p + key / 2 * tile_queries + half * 16);
       const __m512 weight = _mm512_castsi512_ps(
           key % 2 == 0 ? _mm512_slli_epi32(weights, 16)
                        : _mm512_and_si512(weights, _mm512_set1_epi32(static_cast<int>(0xffff0000))));

@@ -3,10 +3,10 @@
 //
 //     C[m][n] += sum_k A[m][2k] B[k][2n] + A[m][2k+1] B[k][2n+1]        m, n, k < 16; A, B bf16, C float32
 //
-// so A holds 16 rows of 32 numbers as they lie and B pairs of numbers in 16 columns. Kernels take the unit as a template
-// parameter: tests run them on machines without one, on a unit written in plain C++.
-// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS: rounds to nearest, reads
-// subnormal numbers as zero and flushes subnormal results.
+// so A holds 16 rows of 32 numbers as they lie and B pairs of numbers in 16 columns. Kernels take the unit as a
+// template parameter: tests run them on machines without one, on a unit written in plain C++. Source: Intel 64 and
+// IA-32 Architectures Software Developer's Manual, volume 2, TDPBF16PS: rounds to nearest, reads subnormal numbers as
+// zero and flushes subnormal results.
 #pragma once
 
 #include <cstddef>

@@ -51,8 +51,7 @@ Result<std::vector<std::string>> candidates(const Problem& problem, const Reques
   if (!request.kernels.empty()) return request.kernels;
   std::vector<std::string> names;
   for (const Kernel& kernel : catalogue())
-    if (kernel.run != nullptr && kernel.device == session.machine.device && admits(kernel.domain, problem))
-      names.emplace_back(kernel.name);
+    if (kernel.run != nullptr && serves(kernel, problem, session.machine)) names.emplace_back(kernel.name);
   if (!names.empty()) return names;
   const auto planned = plan_among(problem, session.machine, session.plan_options(""), true);
   if (!planned) return planned.refusal();

@@ -48,10 +48,11 @@ Plan plan_for(const Kernel& row, const Problem& problem, const Machine& machine,
   return plan;
 }
 
-/// The reason of the row that would have been preferred; `explain` gives every row's.
+/// The reason of the row for everything, the first that is preferred wherever it is right; `explain` gives every row's.
 Refusal nobody_serves(const Problem& problem, const Machine& machine) {
   for (const Kernel& row : catalogue()) {
     if (row.domain.required.has(Feature::grad) != problem.grad) continue;  // a row of the other pass
+    if (row.domain != row.prefers) continue;                               // a row for some problems
     if (auto refusal = refusal_of(row, problem, machine)) return *refusal;
   }
   return {

@@ -194,13 +194,32 @@ TEST(Forcing, ARowIsNeverForcedOutOfItsDomain) {
   for (const Kernel& row : catalogue()) {
     if (row.domain.head_dim.most == INT64_MAX || row.device != Device::cpu) continue;
     Problem problem = problem_of("b1 h2 q9 k33 d64 f32");
+    if (!row.domain.dtypes.has(problem.dtype)) problem.dtype = DType::bf16;
     problem.head_dim = row.domain.head_dim.most + 1;
+    Machine machine = Machine::host();
+    machine.tile_unit = TileUnit::amx_bf16;
     const Environment forced("FRESNEL_KERNEL", std::string(row.name));
-    const Result<Plan> refused = plan(problem, Machine::host());
+    const Result<Plan> refused = plan(problem, machine);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.refusal().kernel, row.name);
     EXPECT_EQ(refused.refusal().argument, "head_dim");
     EXPECT_EQ(refused.refusal().nearest, fmt::format("{}", row.domain.head_dim.most));
+  }
+}
+
+TEST(Forcing, ATileUnitIsAskedForByName) {
+  const Problem problem = problem_of("b1 h2 q99 k333 d64 bf16");
+  Machine machine = Machine::host();
+  for (const auto& [unit, given] : {std::pair{TileUnit::absent, "none"}, {TileUnit::denied, "denied"}}) {
+    machine.tile_unit = unit;
+    for (const Explanation& row : explain(problem, machine)) {
+      const bool needs = find_kernel(row.kernel)->needs_tile_unit;
+      EXPECT_EQ(needs, row.refusal && row.refusal->argument == "tile_unit") << row.kernel;
+      if (needs) {
+        EXPECT_EQ(row.refusal->given.substr(0, std::string_view(given).size()), given);
+      }
+    }
+    EXPECT_NE(plan(problem, machine)->kernel_name(), "cpu.amx");
   }
 }
 
@@ -223,10 +242,13 @@ TEST(Explaining, EveryRowHasOneLineAndOneIsChosen) {
 }
 
 TEST(Attending, TheSameBitsWithAndWithoutAWorkspaceOfTheCallersOwn) {
-  const Scenario scenario("b2 h4/2 q33 k70 d64 f32 causal");
-  for (const std::string& row : kernel_names()) {
-    if (find_kernel(row)->run == nullptr || find_kernel(row)->domain.required.has(Feature::grad)) continue;
-    const Runner runner(*find_kernel(row), Machine::host().isa, true);
+  for (const Runner& runner : catalogue_runners()) {
+    if (runner.machine().isa != Machine::host().isa) continue;
+    const std::string row(runner.row().name);
+    Problem problem = problem_of("b2 h4/2 q33 k70 d64 f32 causal");
+    problem.dtype = dtypes_of(runner).back();
+    problem.queries = std::min(problem.queries, runner.domain().queries.most);
+    const Scenario scenario(problem);
     const Answer expected = compute(runner, scenario, {3, nullptr});
     AlignedBytes workspace(expected.plan.workspace_bytes());
     for (const std::span<std::byte> given : {std::span<std::byte>(), std::span<std::byte>(workspace)}) {

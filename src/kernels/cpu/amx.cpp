@@ -15,11 +15,10 @@ namespace fresnel::cpu {
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
 /// Blocks of 64 keys: what a step touches at D 64 is 24 KB and the block. Up to eight groups of 32 queries share each
-/// block, so that it comes from the second-level cache once for 256 queries; fewer where lanes would run out of work.
-Tile amx_tile(const Problem& problem, const Machine& machine) {
-  std::int64_t groups = TileScratch::most_groups;
-  const auto items = [&] { return problem.batch * problem.heads_q * tiles_of(problem.queries, groups * tile_queries); };
-  while (groups > 1 && items() < 4 * machine.threads) groups /= 2;
+/// block, so that it comes from the second-level cache once for 256 queries; short sequences keep at least eight items.
+Tile amx_tile(const Problem& problem, const Machine&) {
+  const std::int64_t groups =
+      std::clamp<std::int64_t>(problem.queries / (8 * tile_queries), 1, TileScratch::most_groups);
   return {groups * tile_queries, tile_keys};
 }
 

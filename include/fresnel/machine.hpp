@@ -10,6 +10,8 @@
 #include "fresnel/result.hpp"
 #include "fresnel/view.hpp"
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 /// Vector instruction sets the CPU kernels are compiled for, weakest first within an architecture.
@@ -42,3 +44,5 @@ struct Machine {
 [[nodiscard]] bool runs_here(Isa isa);
 
 }  // namespace fresnel
+
+#pragma GCC visibility pop

@@ -84,10 +84,10 @@ struct Problem {
 [[nodiscard]] Result<Problem> parse_problem(std::string_view line);
 
 }  // namespace fresnel
-
+/// @cond
 template <>
 struct std::hash<fresnel::Problem> {
   std::size_t operator()(const fresnel::Problem& problem) const noexcept;
 };
-
+/// @endcond
 #pragma GCC visibility pop

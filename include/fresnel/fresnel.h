@@ -62,6 +62,9 @@ typedef struct fresnel_plan fresnel_plan;
     null. Destroy what it makes; the problem may go first. */
 fresnel_status fresnel_plan_create(const fresnel_problem* problem, const fresnel_plan_options* options,
                                    fresnel_plan** plan) FRESNEL_NOEXCEPT;
+/** Says of each kernel that it is chosen or why not, one line each; text as in fresnel_problem_print. */
+fresnel_status fresnel_explain(const fresnel_problem* problem, const fresnel_plan_options* options, char* text,
+                               size_t capacity, size_t* needed) FRESNEL_NOEXCEPT;
 /** Name of the kernel, as long as the plan lives; empty for null. */
 const char* fresnel_plan_kernel(const fresnel_plan* plan) FRESNEL_NOEXCEPT;
 /** Bytes that fresnel_run wants, at a multiple of 64; 0 for null. */

@@ -7,23 +7,45 @@
 using namespace fresnel;
 using c_api::guarded;
 
+namespace {
+
+/// What fresnel_plan_options say, and the machine that they name.
+struct Wanted {
+  PlanOptions options;
+  Machine machine;
+};
+
+Wanted wanted_of(const fresnel_plan_options* given) {
+  if (given == nullptr) return {{}, c_api::machine_of(nullptr)};
+  c_api::known(given, "options");
+  return {{given->kernel == nullptr ? "" : given->kernel, given->lanes}, c_api::machine_of(given->machine)};
+}
+
+}  // namespace
+
 fresnel_status fresnel_plan_create(const fresnel_problem* problem, const fresnel_plan_options* options,
                                    fresnel_plan** plan) noexcept {
   return guarded([&]() -> Status {
     c_api::require(plan, "plan");
     *plan = nullptr;
     c_api::require(problem, "problem");
-    PlanOptions wanted;
-    const fresnel_machine* machine = nullptr;
-    if (options != nullptr) {
-      c_api::known(options, "options");
-      if (options->kernel != nullptr) wanted.kernel = options->kernel;
-      wanted.lanes = options->lanes;
-      machine = options->machine;
-    }
-    Result<Plan> made = fresnel::plan(problem->problem, c_api::machine_of(machine), wanted);
+    const Wanted wanted = wanted_of(options);
+    const Result<Plan> made = fresnel::plan(problem->problem, wanted.machine, wanted.options);
     if (!made) return made.refusal();
     *plan = std::make_unique<fresnel_plan>(fresnel_plan{*made, std::string(made->kernel_name())}).release();
+    return Done{};
+  });
+}
+
+fresnel_status fresnel_explain(const fresnel_problem* problem, const fresnel_plan_options* options, char* text,
+                               size_t capacity, size_t* needed) noexcept {
+  return guarded([&]() -> Status {
+    c_api::require(problem, "problem");
+    const Wanted wanted = wanted_of(options);
+    std::string lines;
+    for (const Explanation& row : explain(problem->problem, wanted.machine, wanted.options))
+      lines += (row.refusal ? row.refusal->message() : row.kernel + ": chosen") + "\n";
+    c_api::write_text(lines, text, capacity, needed);
     return Done{};
   });
 }

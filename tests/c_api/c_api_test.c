@@ -170,7 +170,7 @@ static void stray(void* user, int tasks, fresnel_task task, void* context) {
 
 static void test_plan_and_run(void) {
   sample s;
-  char text[256] = "", small[4] = "abc";
+  char text[256] = "", small[4] = "abc", lines[2000];
   size_t needed = 0;
   fresnel_problem *problem = NULL, *described = NULL;
   fresnel_plan* plan = NULL;
@@ -191,6 +191,9 @@ static void test_plan_and_run(void) {
 
   EXPECT(fresnel_plan_create(problem, NULL, &plan) == FRESNEL_OK);
   EXPECT(strcmp(fresnel_plan_kernel(plan), "cpu.flash") == 0);
+  EXPECT(fresnel_explain(problem, NULL, NULL, 0, &needed) == FRESNEL_OK && needed > 1 && needed < sizeof lines);
+  EXPECT(fresnel_explain(problem, NULL, lines, needed, NULL) == FRESNEL_OK && strlen(lines) + 1 == needed);
+  EXPECT(strstr(lines, "cpu.flash: chosen\n") && strstr(lines, "cpu.naive: preference: given"));
   fresnel_plan_destroy(plan);
   options.kernel = "cpu.naive";
   options.lanes = 2;
@@ -371,6 +374,7 @@ static void test_refusals(void) {
   EXPECT_FAILURE(fresnel_problem_parse("b1", NULL), FRESNEL_BAD_INPUT, "problem", "null");
   EXPECT_FAILURE(fresnel_problem_print(NULL, NULL, 0, NULL), FRESNEL_BAD_INPUT, "problem", "null");
   EXPECT_FAILURE(fresnel_plan_print(NULL, NULL, 0, NULL), FRESNEL_BAD_INPUT, "plan", "null");
+  EXPECT_FAILURE(fresnel_explain(NULL, NULL, NULL, 0, NULL), FRESNEL_BAD_INPUT, "problem", "null");
   EXPECT_FAILURE(fresnel_attend(NULL, NULL, &s.outputs, NULL, NULL), FRESNEL_BAD_INPUT, "inputs", "null");
   EXPECT_FAILURE(fresnel_attend(NULL, &s.inputs, NULL, NULL, NULL), FRESNEL_BAD_INPUT, "outputs", "null");
   EXPECT_FAILURE(fresnel_attend(NULL, &s.inputs, &s.outputs, NULL, &report), FRESNEL_BAD_INPUT, "report.size",
@@ -417,7 +421,7 @@ static void test_refusals(void) {
 
 int main(void) {
   EXPECT(fresnel_last_error()[0] == 0 && fresnel_error_argument()[0] == 0);
-  EXPECT(strcmp(fresnel_version(), "0.1.0") == 0);
+  EXPECT(strcmp(fresnel_version(), FRESNEL_EXPECTED_VERSION) == 0);
   EXPECT(strcmp(fresnel_status_name(FRESNEL_OUT_OF_MEMORY), "out of memory") == 0);
   EXPECT(strcmp(fresnel_status_name(17), "unknown status") == 0);
   test_views();

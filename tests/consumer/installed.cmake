@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs a finished build, moves the installed tree away, and builds and runs the consumer against it: once with
-# find_package(fresnel), once with the flags that pkg-config prints, and from C. The installed command
-# line must start, too. Any step that fails fails the test.
+# find_package(fresnel), once with the flags that pkg-config prints, and from C. The installed command line must start,
+# too. Any step that fails fails the test.
 cmake_minimum_required(VERSION 3.25)
 
 function(step)

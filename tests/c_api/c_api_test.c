@@ -131,6 +131,26 @@ static void test_options(void) {
   }
 }
 
+/* ... and none may be read from another's place. */
+static void test_options_as_text(void) {
+  sample s;
+  char text[128] = "";
+  fresnel_problem* problem = NULL;
+  make_sample(&s);
+  s.options.causal = 1;
+  s.options.alignment = FRESNEL_TOP_LEFT;
+  s.options.has_window_size_left = s.options.has_window_size_right = 1;
+  s.options.window_size_left = 3;
+  s.options.window_size_right = 5;
+  s.options.has_softcap = s.options.has_softmax_scale = 1;
+  s.options.softcap = 0.5;
+  s.options.softmax_scale = 0.25;
+  EXPECT(fresnel_problem_describe(&s.options, &s.inputs, &s.outputs, &problem) == FRESNEL_OK);
+  EXPECT(fresnel_problem_print(problem, text, sizeof text, NULL) == FRESNEL_OK);
+  EXPECT(strstr(text, "b1 h2 q1 k2 d1 f64 causal topleft w3,5 cap0.5 scale0.25") == text); /* alignment may follow */
+  fresnel_problem_destroy(problem);
+}
+
 /* Two keys of equal score: p = 1/2 each, dv = p dout, dq = sum p (dp - D) k. */
 static void test_gradients(void) {
   sample s;
@@ -427,6 +447,7 @@ int main(void) {
   test_views();
   test_attend();
   test_options();
+  test_options_as_text();
   test_gradients();
   test_plan_and_run();
   test_context();

@@ -14,6 +14,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LES
   add_compile_options(-Wno-restrict)
 endif()
 
+# fresnel_uses_avx512_intrinsics(target file...): g++ before 13 finds its own AVX-512 intrinsics uninitialised (GCC bug
+# 105593).
+function(fresnel_uses_avx512_intrinsics target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES
+                                COMPILE_OPTIONS "-Wno-maybe-uninitialized;-Wno-uninitialized")
+  endif()
+endfunction()
+
 # Vector sets compiled on x86: the baseline, AVX2 and AVX3. The value is the sum of the bits of AVX3_DL (7), SSE4 (11)
 # and SSSE3 (12) in hwy/detect_targets.h, as a number because the names may not be known yet where it is read.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
@@ -26,6 +35,14 @@ endif()
 # The baseline is one lane of plain C++ under every compiler: Highway's emulated vectors are off under GCC before 12.3,
 # and the bits of a result should not depend on which of the two a compiler gets.
 add_compile_definitions(HWY_BROKEN_EMU128=1)
+
+# fresnel_compile_quickly(): for directories whose code talks and asks rather than computes. Full optimisation doubles the
+# time to compile their templates and nobody waits for the result.
+macro(fresnel_compile_quickly)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
+    add_compile_options($<$<CONFIG:Release>:-O1>)
+  endif()
+endmacro()
 
 if(FRESNEL_SANITIZE)
   string(REPLACE ";" "," sanitizers "${FRESNEL_SANITIZE}")

@@ -27,7 +27,7 @@ install(FILES ${PROJECT_BINARY_DIR}/fresnel-config.cmake ${PROJECT_BINARY_DIR}/f
 file(RELATIVE_PATH FRESNEL_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" FRESNEL_PC_PREFIX ${FRESNEL_PC_PREFIX})
 if(FRESNEL_STATIC)
-  set(FRESNEL_PC_REQUIRES libhwy)
+  set(FRESNEL_PC_REQUIRES "libhwy, fmt")
   # A program in C is linked by C's compiler, which does not know what C++ needs.
   set(cxx_libraries ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
   list(FILTER cxx_libraries INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")

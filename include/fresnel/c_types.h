@@ -34,6 +34,8 @@ enum { FRESNEL_BOTTOM_RIGHT = 0, FRESNEL_TOP_LEFT = 1 };
 enum { FRESNEL_RELATIVE = 0, FRESNEL_DISTANCE = 1 };
 /** Vector instruction sets. */
 enum { FRESNEL_ISA_BASELINE = 0, FRESNEL_ISA_AVX2 = 1, FRESNEL_ISA_AVX3 = 2, FRESNEL_ISA_NEON = 3 };
+/** Matrix units: none, one that the system does not grant, Intel AMX for bf16. */
+enum { FRESNEL_TILE_UNIT_ABSENT = 0, FRESNEL_TILE_UNIT_DENIED = 1, FRESNEL_TILE_UNIT_AMX_BF16 = 2 };
 
 /** An input tensor of up to four axes, outermost first. Sizes and strides count elements. */
 typedef struct fresnel_view {
@@ -112,6 +114,7 @@ typedef struct fresnel_machine {
   size_t size;      /**< sizeof(fresnel_machine) */
   int device;       /**< FRESNEL_CPU */
   int isa;          /**< FRESNEL_ISA_BASELINE ... */
+  int tile_unit;    /**< FRESNEL_TILE_UNIT_ABSENT ... */
   int cores;        /**< CPU cores */
   int threads;      /**< hardware threads that the process may use */
   int64_t l1_bytes; /**< data cache per core */

@@ -18,13 +18,22 @@ namespace fresnel {
 enum class Isa : std::uint8_t { baseline, avx2, avx3, neon };
 
 /// "baseline", "avx2", "avx3" (AVX-512 F/BW/DQ/VL/CD), "neon".
+/// A matrix unit beside the vector units (Intel AMX, bf16), and why it is not used where it is not.
+enum class TileUnit : std::uint8_t {
+  absent,    ///< the processor has none, or FRESNEL_ISA asks for less than avx3
+  denied,    ///< the operating system does not grant it to this process
+  amx_bf16,  ///< 16 x 16 x 32 products of bf16 with float32 sums
+};
+
 [[nodiscard]] std::string_view name(Isa isa);
+[[nodiscard]] std::string_view name(TileUnit unit);
 [[nodiscard]] Result<Isa> parse_isa(std::string_view text);
 
 struct Machine {
   std::string name;  ///< for people, e.g. the processor's brand string
   Device device = Device::cpu;
-  Isa isa = Isa::baseline;           ///< the widest vector set in use
+  Isa isa = Isa::baseline;  ///< the widest vector set in use
+  TileUnit tile_unit = TileUnit::absent;
   int cores = 1;                     ///< CPU cores or streaming multiprocessors
   int threads = 1;                   ///< hardware threads this process may use
   std::int64_t l1_bytes = 32 << 10;  ///< data cache per core

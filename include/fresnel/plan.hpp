@@ -80,11 +80,14 @@ struct Plan {
   Tile tile;
   std::int64_t splits = 1;
   int lanes = 1;
-  std::size_t lane_bytes = 0;  ///< workspace of one lane; a multiple of 64
+  std::size_t lane_bytes = 0;    ///< workspace of one lane; a multiple of 64
+  std::size_t shared_bytes = 0;  ///< workspace that lanes share, before theirs; a multiple of 64
   Cost cost;
 
   /// Bytes `run` wants, 64-byte aligned.
-  [[nodiscard]] std::size_t workspace_bytes() const { return lane_bytes * static_cast<std::size_t>(lanes); }
+  [[nodiscard]] std::size_t workspace_bytes() const {
+    return shared_bytes + lane_bytes * static_cast<std::size_t>(lanes);
+  }
   [[nodiscard]] std::string_view kernel_name() const;
 };
 

@@ -117,6 +117,8 @@ Machine machine_of(const fresnel_machine* given) {
   machine.name.assign(given->name, std::find(std::begin(given->name), std::end(given->name), '\0'));
   machine.device = member<Device>(given->device, 3, "machine.device", "FRESNEL_CPU (0) to FRESNEL_WEBGPU (2)");
   machine.isa = member<Isa>(given->isa, 4, "machine.isa", "FRESNEL_ISA_BASELINE (0) to FRESNEL_ISA_NEON (3)");
+  machine.tile_unit = member<TileUnit>(given->tile_unit, 3, "machine.tile_unit",
+                                       "FRESNEL_TILE_UNIT_ABSENT (0) to FRESNEL_TILE_UNIT_AMX_BF16 (2)");
   const std::pair<const char*, int> counts[] = {{"machine.cores", given->cores}, {"machine.threads", given->threads}};
   for (const auto& [name, count] : counts)
     if (count < 1) refuse(name, std::to_string(count), "at least 1");

@@ -56,6 +56,7 @@ fresnel_status fresnel_machine_detect(fresnel_machine* machine) noexcept {
     if (!detected) return detected.refusal();
     machine->device = static_cast<int>(detected->device);
     machine->isa = static_cast<int>(detected->isa);
+    machine->tile_unit = static_cast<int>(detected->tile_unit);
     machine->cores = detected->cores;
     machine->threads = detected->threads;
     machine->l1_bytes = detected->l1_bytes;

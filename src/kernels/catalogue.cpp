@@ -27,7 +27,41 @@ constexpr Domain backward_domain = [] {
   return domain;
 }();
 
+/// No soft cap: its hyperbolic tangent would cost more than the tile unit gains.
+constexpr Domain tile_domain = [] {
+  Domain domain = cpu_domain;
+  domain.dtypes = {DType::bf16};
+  domain.head_dim = domain.value_dim = {1, 256};
+  domain.keys = {0, std::int64_t{1} << 30};
+  domain.features.bits &= ~Set<Feature>{Feature::softcap}.bits;
+  return domain;
+}();
+
+/// Few queries do not repay packing K and V.
+constexpr Domain tile_preferred = [] {
+  Domain domain = tile_domain;
+  domain.queries.least = 48;
+  return domain;
+}();
+
 constexpr std::array rows = {
+#if defined(__x86_64__)
+    Kernel{
+        .name = "cpu.amx",
+        .blurb = "tiled, online softmax, both products on the tile unit (Intel AMX)",
+        .device = Device::cpu,
+        .domain = tile_domain,
+        .prefers = tile_preferred,
+        .determinism = Determinism::bitwise,
+        .tile = cpu::amx_tile,
+        .needs_tile_unit = true,
+        .lane_bytes = cpu::amx_lane_bytes,
+        .shared_bytes = cpu::amx_shared_bytes,
+        .cost = forward_cost,
+        .roundings = cpu::amx_roundings,
+        .run = cpu::run_amx,
+    },
+#endif
     Kernel{
         .name = "cpu.flash",
         .blurb = "tiled, online softmax, queries in vector lanes; never holds more than one tile of scores",

@@ -16,7 +16,7 @@ namespace fresnel {
 /// What a kernel promises about equal bits (docs/semantics.md, "Same bits").
 enum class Determinism : std::uint8_t { bitwise };
 
-/// Everything `run` gets: a checked plan, views that fit it, and lanes x lane_bytes of 64-byte aligned scratch.
+/// Everything `run` gets: a checked plan, views that fit it, and 64-byte aligned scratch: what lanes share, then a slice for each.
 struct Launch {
   const Plan& plan;
   const Inputs& inputs;
@@ -33,7 +33,9 @@ struct Kernel {
   Domain prefers;  ///< where it is chosen; an empty dtype set: only when forced or alone
   Determinism determinism = Determinism::bitwise;
   Tile (*tile)(const Problem&, const Machine&) = nullptr;
+  bool needs_tile_unit = false;  ///< runs on Machine::tile_unit, with 512-bit vectors beside it
   std::size_t (*lane_bytes)(const Problem&, const Tile&) = nullptr;
+  std::size_t (*shared_bytes)(const Problem&, const Tile&) = nullptr;  ///< workspace of all lanes; null: none
   Cost (*cost)(const Problem&, const Tile&) = nullptr;
   Roundings (*roundings)(const Problem&, const Tile&) = nullptr;
   void (*run)(const Launch&) = nullptr;  ///< null: not built here

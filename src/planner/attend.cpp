@@ -6,6 +6,7 @@
 
 #include "kernels/kernel.hpp"
 #include "planner/selection.hpp"
+#include "runtime/amx.hpp"
 #include "runtime/memory.hpp"
 
 namespace fresnel {
@@ -77,6 +78,9 @@ Status run(const Plan& plan, const Inputs& all_inputs, const Outputs& all_output
                    std::string(name(plan.isa)),
                    "an instruction set of this host",
                    ""};
+  if (plan.kernel->needs_tile_unit && tile_unit_here() != TileUnit::amx_bf16)
+    return Refusal{Fault::device, std::string(plan.kernel_name()), "tile_unit", std::string(name(tile_unit_here())),
+                   "amx_bf16",    ""};
   if (const Status fit = views_fit(plan.problem, inputs, outputs); !fit) return fit;
   if (workspace.size() < plan.workspace_bytes())
     return Refusal{Fault::bad_input,

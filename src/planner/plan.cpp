@@ -41,7 +41,9 @@ Plan plan_for(const Kernel& row, const Problem& problem, const Machine& machine,
   plan.isa = machine.isa;
   plan.tile = row.tile(problem, machine);
   plan.lanes = lanes_for(problem, plan.tile, machine, options.lanes);
-  plan.lane_bytes = (row.lane_bytes(problem, plan.tile) + 63) / 64 * 64;
+  const auto whole_lines = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+  plan.lane_bytes = whole_lines(row.lane_bytes(problem, plan.tile));
+  if (row.shared_bytes != nullptr) plan.shared_bytes = whole_lines(row.shared_bytes(problem, plan.tile));
   plan.cost = row.cost(problem, plan.tile);
   return plan;
 }
@@ -71,6 +73,9 @@ std::optional<Refusal> refusal_of(const Kernel& row, const Problem& problem, con
   };
   if (row.device != machine.device)
     return refuse("device", std::string(name(machine.device)), std::string(name(row.device)));
+  if (row.needs_tile_unit && machine.tile_unit == TileUnit::absent) return refuse("tile_unit", "none", "amx_bf16");
+  if (row.needs_tile_unit && machine.tile_unit == TileUnit::denied)
+    return refuse("tile_unit", std::string(name(machine.tile_unit)), "amx_bf16, granted to this process");
   if (auto refusal = refusal_of(row.domain, problem)) {
     refusal->kernel = row.name;
     return refusal;
@@ -79,7 +84,8 @@ std::optional<Refusal> refusal_of(const Kernel& row, const Problem& problem, con
 }
 
 bool serves(const Kernel& row, const Problem& problem, const Machine& machine) {
-  return row.device == machine.device && admits(row.domain, problem);
+  return row.device == machine.device && (!row.needs_tile_unit || machine.tile_unit == TileUnit::amx_bf16) &&
+         admits(row.domain, problem);
 }
 
 Result<Plan> plan(const Problem& problem, const Machine& machine, const PlanOptions& options) {

@@ -43,17 +43,26 @@ static_assert(sizeof(TileConfig) == 64);
 
 }  // namespace
 
-bool amx_granted() {
-  static const bool granted = processor_has_amx() && system_grants_amx();
-  return granted;
+TileUnit tile_unit_here() {
+  static const TileUnit unit = !processor_has_amx()   ? TileUnit::absent
+                               : !system_grants_amx() ? TileUnit::denied
+                                                      : TileUnit::amx_bf16;
+  return unit;
 }
 
+// GCC's intrinsic for ldtilecfg names the first 8 of the 64 bytes it reads; the others may then never be written.
+void amx_configure() {
+  static constexpr TileConfig config;
+  asm volatile("ldtilecfg %0" ::"m"(config));
+}
+
+void amx_release() { asm volatile("tilerelease"); }
+
 __attribute__((target("amx-tile,amx-bf16"))) float amx_bf16_products(std::int64_t rounds) {
-  const TileConfig config;
   alignas(64) std::uint16_t ones[512];  // one tile of bf16, normal numbers that sum without overflow
   for (std::uint16_t& value : ones) value = 0x3f80;
   alignas(64) float result[256];
-  _tile_loadconfig(&config);
+  amx_configure();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -78,7 +87,7 @@ __attribute__((target("amx-tile,amx-bf16"))) float amx_bf16_products(std::int64_
   sum += result[0];
   _tile_stored(3, result, 64);
   sum += result[0];
-  _tile_release();
+  amx_release();
   return sum;
 }
 
@@ -88,7 +97,9 @@ __attribute__((target("amx-tile,amx-bf16"))) float amx_bf16_products(std::int64_
 
 namespace fresnel {
 
-bool amx_granted() { return false; }
+TileUnit tile_unit_here() { return TileUnit::absent; }
+void amx_configure() {}
+void amx_release() {}
 float amx_bf16_products(std::int64_t) { return 0; }
 
 }  // namespace fresnel

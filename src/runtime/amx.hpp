@@ -5,10 +5,17 @@
 
 #include <cstdint>
 
+#include "fresnel/machine.hpp"
+
 namespace fresnel {
 
-/// True where the processor has AMX with bf16 and the system grants it; asks for the grant on first use.
-[[nodiscard]] bool amx_granted();
+/// Whether this process may use it; asks the system for the grant on first use.
+[[nodiscard]] TileUnit tile_unit_here();
+[[nodiscard]] inline bool amx_granted() { return tile_unit_here() == TileUnit::amx_bf16; }
+
+/// Gives the calling thread eight tiles of 16 rows of 64 bytes, and takes them back; only where `amx_granted`.
+void amx_configure();
+void amx_release();
 
 /// `rounds` rounds of four independent 16 x 16 x 32 tile products; only where `amx_granted`. Returns an element of a
 /// result.

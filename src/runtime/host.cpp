@@ -23,6 +23,7 @@
 #endif
 
 #include "hwy/targets.h"
+#include "runtime/amx.hpp"
 
 namespace fresnel {
 namespace {
@@ -191,6 +192,7 @@ Status narrow_isa(Machine& machine) {
   const auto isa = parse_isa(*text);
   if (isa && runs_here(*isa)) {
     machine.isa = *isa;
+    if (*isa != Isa::avx3) machine.tile_unit = TileUnit::absent;
     return Done{};
   }
   return Refusal{.fault = Fault::bad_input,
@@ -268,10 +270,20 @@ std::vector<int> usable_processors() {
   return processors;
 }
 
+std::string_view name(TileUnit unit) {
+  switch (unit) {
+    case TileUnit::absent: return "none";
+    case TileUnit::denied: return "denied by the operating system";
+    case TileUnit::amx_bf16: return "amx_bf16";
+  }
+  return "?";
+}
+
 Result<Machine> detect_machine(const fs::path& root) {
   Machine machine;
   machine.name = processor_name(root);
   machine.isa = widest_isa();
+  machine.tile_unit = tile_unit_here();
   const std::vector<int> processors = usable_processors();
   machine.cores = core_count(root, processors);
   machine.threads = static_cast<int>(std::min<std::size_t>(processors.size(), most_threads));

@@ -353,16 +353,17 @@ static void test_kernels_and_machine(void) {
   fresnel_plan_options options = {.size = sizeof options};
   fresnel_problem* problem = NULL;
   fresnel_plan* plan = NULL;
-  size_t i, backward = 0;
+  size_t i, backward = 0, flash = 0;
   EXPECT(fresnel_kernel_count() >= 3);
   for (i = 0; i < fresnel_kernel_count(); ++i) {
     EXPECT(fresnel_kernel_describe(i, &kernel) == FRESNEL_OK);
     EXPECT(strchr(kernel.name, '.') != NULL && kernel.blurb[0] != 0);
     EXPECT(kernel.dtypes != 0 && kernel.head_dim[0] == 1 && kernel.head_dim[1] >= 64);
     backward += (size_t)kernel.backward;
+    if (strcmp(kernel.name, "cpu.flash") == 0) flash = i;
   }
   EXPECT(backward > 0 && backward < i);
-  EXPECT(fresnel_kernel_describe(0, &kernel) == FRESNEL_OK && kernel.device == FRESNEL_CPU && kernel.built == 1);
+  EXPECT(fresnel_kernel_describe(flash, &kernel) == FRESNEL_OK && kernel.device == FRESNEL_CPU && kernel.built == 1);
   EXPECT(kernel.dtypes == (1u << FRESNEL_F64 | 1u << FRESNEL_F32 | 1u << FRESNEL_F16 | 1u << FRESNEL_BF16));
   EXPECT_FAILURE(fresnel_kernel_describe(i, &kernel), FRESNEL_BAD_INPUT, "index", "below");
   EXPECT_FAILURE(fresnel_kernel_describe(0, NULL), FRESNEL_BAD_INPUT, "kernel", "null");
@@ -371,9 +372,13 @@ static void test_kernels_and_machine(void) {
   EXPECT(machine.device == FRESNEL_CPU && machine.cores >= 1 && machine.threads >= 1 && machine.name[0] != 0);
   EXPECT(fresnel_problem_parse("b4 h8 q512 k512 d64 f32", &problem) == FRESNEL_OK);
   machine.threads = 5;
+  machine.isa = FRESNEL_ISA_AVX3;
+  machine.tile_unit = FRESNEL_TILE_UNIT_AMX_BF16; /* typed in, and no matter to float32 */
   options.machine = &machine;
   EXPECT(fresnel_plan_create(problem, &options, &plan) == FRESNEL_OK && fresnel_plan_lanes(plan) == 5);
   fresnel_plan_destroy(plan);
+  machine.tile_unit = 3;
+  EXPECT_FAILURE(fresnel_plan_create(problem, &options, &plan), FRESNEL_BAD_INPUT, "machine.tile_unit", "3");
   machine.isa = 77;
   EXPECT_FAILURE(fresnel_plan_create(problem, &options, &plan), FRESNEL_BAD_INPUT, "machine.isa", "77");
   EXPECT(plan == NULL);
@@ -427,7 +432,8 @@ static void test_refusals(void) {
   EXPECT(fresnel_problem_parse("b1 h1 q1 k1 d10000 f32", &problem) == FRESNEL_OK);
   {
     fresnel_plan* plan = NULL;
-    EXPECT_FAILURE(fresnel_plan_create(problem, NULL, &plan), FRESNEL_UNSUPPORTED, "head_dim", "10000");
+    fresnel_plan_options forced = {.size = sizeof forced, .kernel = "cpu.flash"};
+    EXPECT_FAILURE(fresnel_plan_create(problem, &forced, &plan), FRESNEL_UNSUPPORTED, "head_dim", "10000");
     EXPECT(strcmp(fresnel_error_kernel(), "cpu.flash") == 0);
     EXPECT_FAILURE(fresnel_plan_create(NULL, NULL, &plan), FRESNEL_BAD_INPUT, "problem", "null");
     EXPECT_FAILURE(fresnel_plan_create(problem, NULL, NULL), FRESNEL_BAD_INPUT, "plan", "null");

@@ -113,7 +113,8 @@ TEST(Plans, LanesAreAtMostWhatWasAsked) {
         if (!made) continue;
         EXPECT_GE(made->lanes, 1) << print(problem);
         EXPECT_LE(made->lanes, lanes) << print(problem);
-        EXPECT_EQ(made->workspace_bytes(), made->lane_bytes * static_cast<std::size_t>(made->lanes));
+        EXPECT_EQ(made->workspace_bytes(),
+                  made->shared_bytes + made->lane_bytes * static_cast<std::size_t>(made->lanes));
       }
   const Result<Plan> refused = plan(problems().front(), Machine::host(), {.kernel = {}, .lanes = -1});
   ASSERT_FALSE(refused.ok());

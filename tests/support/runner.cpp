@@ -44,6 +44,7 @@ Result<Plan> Runner::plan(const Problem& problem, int lanes) const {
   plan.tile = row_->tile(problem, machine());
   plan.lanes = std::max(lanes, 1);
   plan.lane_bytes = (row_->lane_bytes(problem, plan.tile) + 63) / 64 * 64;
+  if (row_->shared_bytes != nullptr) plan.shared_bytes = (row_->shared_bytes(problem, plan.tile) + 63) / 64 * 64;
   return plan;
 }
 
@@ -62,7 +63,10 @@ std::vector<Runner> catalogue_runners() {
   std::vector<Runner> runners;
   for (const Kernel& row : catalogue()) {
     if (row.device != Device::cpu || row.run == nullptr || row.domain.required.has(Feature::grad)) continue;
-    for (const Isa isa : isas_here()) runners.emplace_back(row, isa, true);
+    for (const Isa isa : isas_here()) {
+      if (row.needs_tile_unit && (isa != Isa::avx3 || Machine::host().tile_unit != TileUnit::amx_bf16)) continue;
+      runners.emplace_back(row, isa, true);
+    }
   }
   return runners;
 }

@@ -15,6 +15,13 @@ void run_flash(const Launch& launch);
 [[nodiscard]] Tile flash_tile(const Problem& problem, const Machine& machine);
 [[nodiscard]] std::size_t flash_lane_bytes(const Problem& problem, const Tile& tile);
 
+#if defined(__x86_64__)
+void run_amx(const Launch& launch);
+[[nodiscard]] Tile amx_tile(const Problem& problem, const Machine& machine);
+[[nodiscard]] std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile);
+[[nodiscard]] std::size_t amx_shared_bytes(const Problem& problem, const Tile& tile);
+#endif
+
 void run_backward(const Launch& launch);
 [[nodiscard]] Tile backward_tile(const Problem& problem, const Machine& machine);
 [[nodiscard]] std::size_t backward_lane_bytes(const Problem& problem, const Tile& tile);
@@ -22,6 +29,7 @@ void run_backward(const Launch& launch);
 /// What the kernels round: nothing but their own float32 (float64) arithmetic and the stored output.
 [[nodiscard]] Roundings flash_roundings(const Problem& problem, const Tile& tile);
 [[nodiscard]] Roundings naive_roundings(const Problem& problem, const Tile& tile);
+[[nodiscard]] Roundings amx_roundings(const Problem& problem, const Tile& tile);
 [[nodiscard]] Roundings backward_roundings(const Problem& problem, const Tile& tile);
 
 /// Whole vectors of the widest set (64 bytes, 16 floats), whatever the target: scratch does not depend on the ISA.

@@ -90,11 +90,45 @@ template <class In>
   return {scratch, padded};
 }
 
+/// One query of a sequence that has no more, against keys that fit one span: the state stays in registers and there is
+/// nothing to walk. To the bit what flash_rows gives.
+template <class In>
+void flash_one_row(const Launch& launch, const QueryTile& tile, const Mask& mask, const KeyRange& keys,
+                   const RowScratch<Real<In>>& s) {
+  using T = Real<In>;
+  const Problem& problem = launch.plan.problem;
+  const std::int64_t kv_head = tile.head / problem.group();
+  const auto k = rows_of<In>(launch.inputs.k, tile.batch, kv_head);
+  const auto v = rows_of<In>(launch.inputs.v, tile.batch, kv_head);
+  const auto rule = score_rule<T>(problem, launch.inputs, tile.batch, tile.head);
+  const auto q = padded_queries(rows_of<In>(launch.inputs.q, tile.batch, tile.head), tile, problem.head_dim, s.q);
+  In* const out = rows_of<In>(launch.outputs.o, tile.batch, tile.head).row(tile.first);
+  const std::int64_t distance = keys.first - mask.position(tile.first);
+  T m, l;
+  const RowState<T> row{q.row(0), s.o, s.scores, &m, &l, keys, true};
+  if (keys.size() > 1) {
+    whole_row<In>(problem, rule, distance, launch.plan.tile.keys, k, v, row);
+    store_row(s.o, l, problem.value_dim, out);
+    return store_lse<T>(launch.outputs, tile.batch, tile.head, tile.first, log_sum_exp(m, l));
+  }
+  // One key needs no softmax: its weight is exp(0) = 1, so o = v and lse = s. Sums begin at +0, hence the zeros; a
+  // score that is not finite makes o a NaN.
+  dot_range<In, 1>(&row, k, keys, problem.head_dim);
+  m = finish_scores(rule, distance, 1, s.scores);
+  const T nothing = m - m;
+  std::transform(v.row(keys.first), v.row(keys.first) + problem.value_dim, out,
+                 [=](In value) { return from_real<In>(to_real(value) + nothing); });
+  store_lse<T>(launch.outputs, tile.batch, tile.head, tile.first, m + T(0));
+}
+
 template <class In>
 void flash_rows(const Launch& launch, const QueryTile& tile, const RowScratch<Real<In>>& s) {
   using T = Real<In>;
   const Problem& problem = launch.plan.problem;
   const Mask mask = mask_of(problem, live_keys(problem, launch.inputs, tile.batch));
+  if (const KeyRange keys = mask.range(tile.first);
+      tile.count == 1 && !keys.empty() && keys.last <= row_span * launch.plan.tile.keys)
+    return flash_one_row<In>(launch, tile, mask, keys, s);
   const std::int64_t o_width = padded_width(problem.value_dim);
   const std::int64_t kv_head = tile.head / problem.group(), tile_keys = launch.plan.tile.keys;
   const auto k = rows_of<In>(launch.inputs.k, tile.batch, kv_head);

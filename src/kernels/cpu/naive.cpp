@@ -36,20 +36,10 @@ void naive_row(const Launch& launch, std::int64_t batch, std::int64_t head, std:
   const auto v = rows_of<In>(launch.inputs.v, batch, kv_head);
   load_query(rows_of<In>(launch.inputs.q, batch, head).row(query), problem.head_dim, padded_width(problem.head_dim),
              s.q);
-  T m, l = 0;
-  const RowState<T> row{s.q, s.o, s.scores, &m, &l, keys, false};
-  dot_range<In, 1>(&row, k, keys, problem.head_dim);
+  T m, l;
+  const RowState<T> row{s.q, s.o, s.scores, &m, &l, keys, true};
   const auto rule = score_rule<T>(problem, launch.inputs, batch, head);
-  m = finish_scores(rule, keys.first - mask.position(query), keys.size(), s.scores);
-
-  // Sums run in blocks of tile.keys, like a tiled kernel's, so that their depth does not grow with the row.
-  std::fill_n(s.o, padded_width(problem.value_dim), T(0));
-  const T alpha = 1;
-  for (std::int64_t first = keys.first; first < keys.last; first += launch.plan.tile.keys) {
-    const KeyRange block{first, std::min(first + launch.plan.tile.keys, keys.last)};
-    l += weigh(m, block.size(), s.scores + (first - keys.first));
-    add_values<In, 1>(&row, v, block, problem.value_dim, &alpha);
-  }
+  whole_row<In>(problem, rule, keys.first - mask.position(query), launch.plan.tile.keys, k, v, row);
   store_row(s.o, l, problem.value_dim, out);
   store_lse<T>(launch.outputs, batch, head, query, log_sum_exp(m, l));
 }

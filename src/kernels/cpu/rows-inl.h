@@ -203,6 +203,25 @@ void add_values(const RowState<Real<In>>* row, Rows<const In> v, KeyRange range,
   if (at < width) add_columns<In, rows, 1>(row, v, range, at, width - at, alpha);
 }
 
+/// A row whose scores are all held at once: one maximum, then weights and the sum over V in blocks of `block` keys,
+/// like a tiled kernel's, so that their depth does not grow with the row. `row` is fresh.
+template <class In>
+HWY_INLINE void whole_row(const Problem& problem, const ScoreRule<Real<In>>& rule, std::int64_t distance,
+                          std::int64_t block, Rows<const In> k, Rows<const In> v, const RowState<Real<In>>& row) {
+  using T = Real<In>;
+  dot_range<In, 1>(&row, k, row.seen, problem.head_dim);
+  const T m = finish_scores(rule, distance, row.seen.size(), row.scores);
+  T l = 0;
+  for (std::int64_t first = row.seen.first; first < row.seen.last; first += block) {
+    const KeyRange keys{first, std::min(first + block, row.seen.last)};
+    l += weigh(m, keys.size(), row.scores + (first - row.seen.first));
+    const T alpha = first == row.seen.first ? T(0) : T(1);
+    add_values<In, 1>(&row, v, keys, problem.value_dim, &alpha);
+  }
+  *row.m = m;
+  *row.l = l;
+}
+
 /// Copies a query into zero-padded scratch.
 template <class In>
 void load_query(const In* from, std::int64_t width, std::int64_t padded, Real<In>* q) {

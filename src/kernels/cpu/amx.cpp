@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The row cpu.amx: how its problems are cut, what it needs and what it declares. The kernel is in tile_flash-inl.h.
+#include <algorithm>
+
+#include "kernels/cpu/cpu.hpp"
+
+#if defined(__x86_64__)
+#include "kernels/cpu/tile_flash-inl.h"
+#endif
+
+namespace fresnel::cpu {
+
+#if defined(__x86_64__)
+
+void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
+
+/// Small heads: 32 queries, whose scores, weights and output stay in the first-level cache with a block of 64 keys. From
+/// D 65, or when K and V of a head outgrow half of the second-level cache, several groups of 32 share each block.
+Tile amx_tile(const Problem& problem, const Machine& machine) {
+  const bool wide = std::max(problem.head_dim, problem.value_dim) > 64;
+  const std::int64_t head_bytes = problem.keys * (problem.head_dim + problem.value_dim) * 2;
+  const std::int64_t groups = wide || head_bytes > machine.l2_bytes / 2 ? 4 : 1;
+  return {groups * tile_queries, wide ? 128 : 64};
+}
+
+std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile) {
+  Carver carver(nullptr);
+  TileScratch(carver, TileShape(problem, tile.keys), tile.queries / tile_queries);
+  return carver.used();
+}
+
+/// Packed K and V: as many kv heads as fit 32 MB, at least one.
+std::size_t amx_shared_bytes(const Problem& problem, const Tile& tile) {
+  constexpr std::int64_t most = 32 << 20;
+  const std::int64_t head = packed_head_bytes(problem, TileShape(problem, tile.keys));
+  const std::int64_t heads = std::max<std::int64_t>(problem.batch * problem.heads_kv, 1);
+  return static_cast<std::size_t>(head * std::clamp<std::int64_t>(most / std::max<std::int64_t>(head, 1), 1, heads));
+}
+
+#endif
+
+/// Scores in log2 units, a short exponential, P rounded to bf16 and summed as rounded, tiles that flush subnormal
+/// numbers. Weights are kept up to 2^9 below their usual size (base_margin and the rounding up of a base), so what
+/// underflows is as much larger; a rescale is a power of two and exact.
+Roundings amx_roundings(const Problem&, const Tile& tile) {
+  constexpr double lost = 0x1p-126 * 0x1p9;
+  Roundings roundings;
+  roundings.name = "cpu.amx";
+  roundings.unit = 0x1p-24;
+  roundings.unit_p = 0x1p-8;
+  roundings.least_p = roundings.least = roundings.least_exp = lost;
+  roundings.sums_rounded_p = true;
+  roundings.flushes_inputs = true;
+  roundings.exp_constant = 7.6e-5;
+  roundings.rescale = 0;
+  roundings.log = 0x1p-50;  // taken in double
+  roundings.log2_scores = true;
+  roundings.tile_keys = tile.keys;
+  return roundings;
+}
+
+}  // namespace fresnel::cpu

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Between the two products of the tile unit: a block of scores S^T [keys][32 queries] becomes weights P^T, rounded to
+// bf16 and paired for the next product. Everything is lane-wise, a query a lane.
+//
+// There is no pass for the maximum. A lane keeps a base, a whole number of at least 8 above the largest score (in log2
+// units) of the block that set it, and weighs 2^(s - base). While the weights of a block sum to at most 1, none exceeds
+// 1 and the base stands. Else, and for a lane's first visible keys, the block is weighed again with a base of its own
+// maximum: that is when O and l are rescaled, by a power of two, exactly. What a lane does depends on its scores alone.
+// Sources: the lazy rescale is that of FlashAttention-4; vreduceps and vscalefps take apart 2^x as in the Intel
+// optimisation manual.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "kernels/cpu/tile_pack-inl.h"
+
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
+namespace fresnel::cpu {
+
+/// Log2 units between a block's maximum and the base it sets: room to grow before the next rescale. Weights lose as many
+/// powers of two at the small end: see tile_flash_roundings.
+inline constexpr float base_margin = 8;
+
+/// 32 queries of one head on their way through the keys.
+struct TileQueries {
+  std::uint32_t* q;     ///< packed, B of the first product
+  float* o;             ///< O^T [Dv padded][32], relative to base
+  float* base;          ///< [32] log2 units, whole numbers
+  float* l;             ///< [32] sums of rounded weights, relative to base
+  std::int32_t* first;  ///< [32] first visible key
+  std::int32_t* last;   ///< [32] one past the last
+  std::uint32_t anchored = 0;  ///< lanes that have set a base
+};
+
+/// One block of keys for 32 queries.
+struct TileStage {
+  TileQueries* queries = nullptr;
+  const std::byte* k = nullptr;  ///< packed
+  const std::byte* v = nullptr;  ///< packed
+  float* s = nullptr;            ///< [block][32]
+  std::uint32_t* p = nullptr;    ///< [block / 2][32] pairs of bf16
+  std::int64_t first_key = 0;
+  bool edge = false;     ///< some query does not see some key of it
+  bool careful = false;  ///< and some value is not finite
+};
+
+/// 2^x for x up to 127: relative error 7.5e-5 (measured by a test), +0 for -inf and below -150.
+HWY_INLINE __m512 exp2_short(__m512 x) {
+  const __m512 f = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
+  __m512 y = _mm512_fmadd_ps(_mm512_set1_ps(0x1.3f96a4p-4f), f, _mm512_set1_ps(0x1.cefc4cp-3f));
+  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.64444cp-1f));
+  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.fff632p-1f));
+  return _mm512_scalef_ps(y, x);  // floors x itself
+}
+
+/// The walk of one block from scores to weights, in steps small enough to put between tile products.
+struct TileWeights {
+  const float* s;
+  std::uint32_t* p;
+  __m512 scale;       ///< to log2 units
+  __m512 base[2];
+  __m512 even[2], odd[2];  ///< sums of the weights of even and odd keys
+};
+
+HWY_INLINE TileWeights start_weights(const TileStage& stage, float scale) {
+  TileWeights w;
+  w.s = stage.s;
+  w.p = stage.p;
+  w.scale = _mm512_set1_ps(scale);
+  for (int half = 0; half < 2; ++half) {
+    w.base[half] = _mm512_load_ps(stage.queries->base + half * 16);
+    w.even[half] = w.odd[half] = _mm512_setzero_ps();
+  }
+  return w;
+}
+
+/// Stored scores less the base. `again`: lanes whose base was found from rounded scores; only the same rounding is sure
+/// to be at most the base where scores are so large that their rounding errors are.
+HWY_INLINE __m512 below_base(const TileWeights& w, const float* s, int half, __mmask16 again) {
+  const __m512 dot = _mm512_load_ps(s);
+  const __m512 fused = _mm512_fmsub_ps(dot, w.scale, w.base[half]);
+  if (again == 0) return fused;
+  return _mm512_mask_sub_ps(fused, again, _mm512_mul_ps(dot, w.scale), w.base[half]);
+}
+
+/// Two keys of 16 queries. Rounds half away from zero, which for weights, never negative, is to nearest.
+HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
+  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000)), half_unit = _mm512_set1_epi32(0x8000);
+  const __m512 even = exp2_short(below_base(w, s, half, again));
+  const __m512 odd = exp2_short(below_base(w, s + tile_queries, half, again));
+  const __m512i first = _mm512_add_epi32(_mm512_castps_si512(even), half_unit);
+  const __m512i second = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(odd), half_unit), upper);
+  w.even[half] = _mm512_add_ps(w.even[half], _mm512_castsi512_ps(_mm512_and_si512(first, upper)));
+  w.odd[half] = _mm512_add_ps(w.odd[half], _mm512_castsi512_ps(second));
+  _mm512_store_si512(w.p + pair * tile_queries + half * 16, _mm512_or_si512(_mm512_srli_epi32(first, 16), second));
+}
+
+HWY_INLINE __m512 sum_of_weights(const TileWeights& w, int half) { return _mm512_add_ps(w.even[half], w.odd[half]); }
+
+/// What is not a plain scale: ALiBi, hidden keys, and scales that are not positive (they would turn -inf around).
+struct TileRule {
+  ScoreRule<float> scores;
+  std::int64_t offset = 0;  ///< position of query 0
+  [[nodiscard]] bool plain() const { return scores.plain() && scores.scale > 0; }
+  /// From a stored score to log2 units; a finished score is in natural ones.
+  [[nodiscard]] float to_log2(bool finished) const {
+    return finished ? std::numbers::log2e_v<float>
+                    : static_cast<float>(static_cast<double>(scores.scale) * std::numbers::log2e);
+  }
+};
+
+/// Scores of a block, in place: scaled and biased unless `rule` is plain, and -inf where a query does not see a key.
+inline void finish_block(const TileRule& rule, std::int64_t first_query, std::int64_t block, const TileStage& stage) {
+  const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+  for (int half = 0; half < 2; ++half) {
+    const __m512i first = _mm512_load_si512(stage.queries->first + half * 16);
+    const __m512i last = _mm512_load_si512(stage.queries->last + half * 16);
+    for (std::int64_t row = 0; row < block; ++row) {
+      float* const at = stage.s + row * tile_queries + half * 16;
+      __m512 s = _mm512_load_ps(at);
+      const std::int64_t key = stage.first_key + row;
+      if (!rule.plain()) {
+        s = _mm512_mul_ps(s, _mm512_set1_ps(rule.scores.scale));
+        if (rule.scores.alibi) {
+          const std::int64_t away = key - (first_query + half * 16 + rule.offset);  // of lane 0; lane i is i less
+          __m512 steps = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_set1_epi32(static_cast<int>(away)), lanes));
+          if (rule.scores.distance) steps = _mm512_sub_ps(_mm512_setzero_ps(), _mm512_abs_ps(steps));
+          s = _mm512_add_ps(s, _mm512_mul_ps(_mm512_set1_ps(rule.scores.slope), steps));
+        }
+      }
+      const __m512i here = _mm512_set1_epi32(static_cast<int>(key));
+      const __mmask16 seen = _mm512_cmple_epi32_mask(first, here) & _mm512_cmplt_epi32_mask(here, last);
+      _mm512_store_ps(at, _mm512_mask_mov_ps(none, seen, s));
+    }
+  }
+}
+
+/// The lanes of `half` whose block has to be weighed again.
+HWY_INLINE __mmask16 unsettled(const TileQueries& queries, __m512 sum, int half) {
+  return _mm512_cmp_ps_mask(sum, _mm512_set1_ps(1), _CMP_NLE_UQ) |
+         static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
+}
+
+/// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more. A lane that
+/// sees no key of the block keeps what it has.
+inline __m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
+                          __mmask16 again) {
+  const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
+  __m512 most = none;
+  for (std::int64_t row = 0; row < block; ++row) {
+    const __m512 s = _mm512_mul_ps(_mm512_load_ps(w.s + row * tile_queries + half * 16), w.scale);
+    const __mmask16 larger = _mm512_cmp_ps_mask(s, most, _CMP_NLE_UQ);  // a NaN stays the largest
+    most = _mm512_mask_mov_ps(most, larger, s);
+  }
+  again &= _mm512_cmp_ps_mask(most, none, _CMP_NEQ_UQ);
+  const __m512 raised = _mm512_add_ps(_mm512_roundscale_ps(most, 0x0a), _mm512_set1_ps(base_margin));  // ceil
+  const __m512 before = w.base[half];
+  w.base[half] = _mm512_mask_mov_ps(before, again, raised);
+  const auto scaled = static_cast<__mmask16>(again & (queries.anchored >> (16 * half)));
+  const __m512 one = _mm512_set1_ps(1);
+  const __m512 factor = _mm512_mask_scalef_ps(one, scaled, one, _mm512_sub_ps(before, w.base[half]));
+  if (scaled != 0)
+    for (std::int64_t row = 0; row < o_rows; ++row) {
+      float* const at = queries.o + row * tile_queries + half * 16;
+      _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
+    }
+  float* const l = queries.l + half * 16;
+  _mm512_store_ps(l, _mm512_mul_ps(_mm512_load_ps(l), factor));
+  _mm512_store_ps(queries.base + half * 16, w.base[half]);
+  queries.anchored |= static_cast<std::uint32_t>(again) << (16 * half);
+  w.even[half] = w.odd[half] = _mm512_setzero_ps();
+  for (std::int64_t pair = 0; pair < block / 2; ++pair) weigh_pair(w, pair, half, again);
+  return sum_of_weights(w, half);
+}
+
+/// After the last pair of a block: bases stand or are set anew, and l takes the block in.
+inline void settle(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows) {
+  for (int half = 0; half < 2; ++half) {
+    __m512 sum = sum_of_weights(w, half);
+    if (const __mmask16 again = unsettled(queries, sum, half); again != 0)
+      sum = weigh_again(w, queries, block, o_rows, half, again);
+    float* const l = queries.l + half * 16;
+    _mm512_store_ps(l, _mm512_add_ps(_mm512_load_ps(l), sum));
+  }
+}
+
+/// Values of a packed block that are not finite, added by hand: o += p v for the lanes that see the key. `clean` gets
+/// the block with zeros in their place, which hidden lanes (p = 0) may multiply.
+inline void add_by_hand(const TileShape& shape, const TileStage& stage, const std::byte* packed, std::byte* clean) {
+  std::memcpy(clean, packed, static_cast<std::size_t>(shape.v_bytes()));
+  auto* const values = reinterpret_cast<std::uint16_t*>(clean);
+  const std::int64_t count = shape.v_bytes() / 2, per_tile = tile_bytes / 2;
+  for (std::int64_t at = 0; at < count; ++at) {
+    if ((values[at] & 0x7f80) != 0x7f80) continue;
+    const __m512 value = _mm512_set1_ps(bf16_to_float(values[at]));
+    values[at] = 0;
+    const std::int64_t tile = at / per_tile, pair = tile / (2 * shape.key_pairs());
+    const std::int64_t column = pair * 32 + tile % 2 * 16 + at % per_tile / 32;
+    const std::int64_t key = tile / 2 % shape.key_pairs() * 32 + at % 32;
+    const __m512i here = _mm512_set1_epi32(static_cast<int>(stage.first_key + key));
+    for (int half = 0; half < 2; ++half) {
+      const __mmask16 seen =
+          _mm512_cmple_epi32_mask(_mm512_load_si512(stage.queries->first + half * 16), here) &
+          _mm512_cmplt_epi32_mask(here, _mm512_load_si512(stage.queries->last + half * 16));
+      const __m512i weights = _mm512_load_si512(stage.p + key / 2 * tile_queries + half * 16);
+      const __m512 weight = _mm512_castsi512_ps(
+          key % 2 == 0 ? _mm512_slli_epi32(weights, 16)
+                       : _mm512_and_si512(weights, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+      float* const o = stage.queries->o + column * tile_queries + half * 16;
+      _mm512_store_ps(o, _mm512_mask3_fmadd_ps(weight, value, _mm512_load_ps(o), seen));
+    }
+  }
+}
+
+}  // namespace fresnel::cpu
+HWY_POP_ATTRIBUTES

@@ -34,11 +34,11 @@ ROOMS = {
     "bindings": ["evidence"],
     "examples": ["evidence"],
     "cli": ["evidence", "controls"],
-    "tests": ["evidence", "controls", "cli", "c_api"],
+    "tests": ["evidence", "controls", "cli", "c_api", "examples"],
 }
 
 FOLDERS = ["include", "src", "controls", "bench", "bindings", "examples", "tests"]
-SOURCES = {".cpp", ".hpp", ".h", ".cu", ".cuh"}
+SOURCES = {".c", ".cpp", ".hpp", ".h", ".cu", ".cuh"}
 HEADERS = {".hpp", ".h", ".cuh"}
 LONGEST_FILE = 600
 LONGEST_HEADER = 200

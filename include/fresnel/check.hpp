@@ -9,6 +9,8 @@
 
 #include "fresnel/plan.hpp"
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 /// What a kernel rounds, and where: the data a budget is computed from. docs/numerics.md derives the formulas and says
@@ -81,3 +83,5 @@ struct Verdict {
                                     const Roundings& roundings, Executor* executor = nullptr);
 
 }  // namespace fresnel
+
+#pragma GCC visibility pop

@@ -7,6 +7,8 @@
 #include <type_traits>
 #include <utility>
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 /// A borrowed callable `void(int task)`: two pointers, no allocation. The callable must outlive the call.
@@ -46,3 +48,5 @@ class Executor {
 [[nodiscard]] std::unique_ptr<Executor> make_executor(int threads);
 
 }  // namespace fresnel
+
+#pragma GCC visibility pop

@@ -19,6 +19,7 @@
 #include "fresnel/check.hpp"     // the judge: error budgets for anybody's result
 #include "fresnel/executor.hpp"  // threads, yours or ours
 #include "fresnel/machine.hpp"   // what a plan is made for
+#include "fresnel/merge.hpp"     // partial results of disjoint keys
 #include "fresnel/plan.hpp"      // describe, validate, plan, run, attend
 #include "fresnel/problem.hpp"   // what is computed
 #include "fresnel/result.hpp"    // values or reasons

@@ -10,6 +10,8 @@
 #include "fresnel/result.hpp"
 #include "fresnel/view.hpp"
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 /// Vector instruction sets the CPU kernels are compiled for, weakest first within an architecture.
@@ -42,6 +44,7 @@ struct Machine {
   /// Rates in TFLOP/s and GB/s; used for predictions only, never to choose how a result is computed.
   std::optional<double> f32_tflops, f64_tflops, dram_gbps;
 
+
   /// This host. `FRESNEL_ISA` (a name of `Isa`) narrows the vector set; a set the host lacks is refused.
   [[nodiscard]] static Result<Machine> detect();
   /// As `detect`, once per process; throws Error where detect refuses.
@@ -52,3 +55,5 @@ struct Machine {
 [[nodiscard]] bool runs_here(Isa isa);
 
 }  // namespace fresnel
+
+#pragma GCC visibility pop

@@ -16,6 +16,8 @@
 #include "fresnel/result.hpp"
 #include "fresnel/view.hpp"
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 struct Kernel;  // a row of the table in src/kernels/catalogue.cpp
@@ -136,3 +138,5 @@ struct Report {
 [[nodiscard]] std::vector<std::string> kernel_names();
 
 }  // namespace fresnel
+
+#pragma GCC visibility pop

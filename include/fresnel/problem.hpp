@@ -13,6 +13,8 @@
 #include "fresnel/result.hpp"
 #include "fresnel/view.hpp"
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 /// Where query i stands among the keys: position i (`top_left`) or i + keys - queries (`bottom_right`).
@@ -82,8 +84,10 @@ struct Problem {
 [[nodiscard]] Result<Problem> parse_problem(std::string_view line);
 
 }  // namespace fresnel
-
+/// @cond
 template <>
 struct std::hash<fresnel::Problem> {
   std::size_t operator()(const fresnel::Problem& problem) const noexcept;
 };
+/// @endcond
+#pragma GCC visibility pop

@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 /// The kind of a refusal; it decides exit codes, never the wording.
@@ -88,3 +90,5 @@ struct Done {
 using Status = Result<Done>;
 
 }  // namespace fresnel
+
+#pragma GCC visibility pop

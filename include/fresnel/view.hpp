@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#pragma GCC visibility push(default)  // what stands below is what a shared library exports
+
 namespace fresnel {
 
 /// Element types. Attention runs on f64, f32, f16 and bf16; i32 and boolean serve index arrays and masks.
@@ -94,3 +96,5 @@ using View = BasicView<const void*>;
 using MutableView = BasicView<void*>;
 
 }  // namespace fresnel
+
+#pragma GCC visibility pop

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs a finished build, moves the installed tree away, and builds and runs the consumer against it: once with
-# find_package(fresnel), once with the flags that pkg-config prints. The installed command
-# line must start, too. Any step that fails fails the test.
+# find_package(fresnel), once with the flags that pkg-config prints, and from C. The installed command line must start,
+# too. Any step that fails fails the test.
 cmake_minimum_required(VERSION 3.25)
 
 function(step)
@@ -49,3 +49,7 @@ separate_arguments(flags UNIX_COMMAND "${flags}")
 step(${COMPILER} -std=c++20 ${project_dir}/main.cpp -o ${WORK_DIR}/by_pkg_config ${flags}
      -Wl,-rpath,${prefix}/${LIBDIR})
 step(${WORK_DIR}/by_pkg_config)
+
+# The same from C: the program of docs/c_api.md, linked by C's compiler.
+step(${C_COMPILER} -std=c99 ${C_PROGRAM} -o ${WORK_DIR}/c_by_pkg_config ${flags} -Wl,-rpath,${prefix}/${LIBDIR})
+step(${WORK_DIR}/c_by_pkg_config)

@@ -148,7 +148,8 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 /// The known token a misspelt word is nearest to, numbers kept ("sclae0.1" gives "scale0.1"); empty when none is near.
 std::string nearest_token(std::string_view word) {
-  if (word.size() > 32) return {};
+  const bool printable = std::all_of(word.begin(), word.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (word.size() > 32 || !printable) return {};  // what is kept of the word goes into a message as it stands
   std::string lower(word);
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');

@@ -241,6 +241,22 @@ TEST(BackwardRules, OnlyWhatIsAskedForIsWritten) {
   }
 }
 
+/// A score that overflows makes NaN of its row, and of a product with a zero as well: nothing finite is promised there.
+TEST(BackwardJudge, ANaNTimesZeroIsNoMistake) {
+  for (const char* const line : {"b1 h1 q3 k4 d2 f32", "b1 h1 q3 k1 d2 f32 causal topleft alibi"}) {
+    Call call(line);
+    call.sample.q.set({0, 0, 0, 0}, 1e25);
+    call.sample.q.set({0, 0, 0, 1}, 0);
+    call.sample.k.set({0, 0, 0, 0}, -1e25);
+    const auto report = call.attend();
+    ASSERT_TRUE(report.ok());
+    const auto verdict = call.judged(*report);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_FALSE(std::isfinite(call.dk.get({0, 0, 0, 1}))) << "no NaN, no test: " << line;
+    EXPECT_TRUE(verdict->ok()) << line;
+  }
+}
+
 TEST(BackwardJudge, AWrongGradientIsCaught) {
   Call call("b1 h2/1 q20 k30 d16 f32 causal alibi");
   const auto report = call.attend();

@@ -247,12 +247,27 @@ TEST(BackwardJudge, ANaNTimesZeroIsNoMistake) {
     Call call(line);
     call.sample.q.set({0, 0, 0, 0}, 1e25);
     call.sample.q.set({0, 0, 0, 1}, 0);
-    call.sample.k.set({0, 0, 0, 0}, -1e25);
+    call.sample.k.set({0, 0, 0, 0}, 1e25);
     const auto report = call.attend();
     ASSERT_TRUE(report.ok());
     const auto verdict = call.judged(*report);
     ASSERT_TRUE(verdict.ok());
     EXPECT_FALSE(std::isfinite(call.dk.get({0, 0, 0, 1}))) << "no NaN, no test: " << line;
+    EXPECT_TRUE(verdict->ok()) << line;
+  }
+}
+
+/// D = dout . o may overflow where no dP does but one, and takes every key of its row along.
+TEST(BackwardJudge, ADeltaThatOverflowsIsNoMistake) {
+  for (const char* const line : {"b1 h1 q2 k3 d4 f32", "b1 h1 q2 k3 d4 f32 scale0"}) {
+    Call call(line);
+    call.sample.v.set({0, 0, 0, 2}, -3.4e38);
+    for (const std::int64_t query : {0, 1}) call.dout.set({0, 0, query, 2}, 64);
+    const auto report = call.attend();
+    ASSERT_TRUE(report.ok());
+    const auto verdict = call.judged(*report);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_FALSE(std::isfinite(call.dk.get({0, 0, 1, 0}))) << "no overflow, no test: " << line;
     EXPECT_TRUE(verdict->ok()) << line;
   }
 }

@@ -272,6 +272,19 @@ TEST(BackwardJudge, ADeltaThatOverflowsIsNoMistake) {
   }
 }
 
+/// Scores without a budget leave gradients without one: 0 passes for a sum that only a wider type can hold.
+TEST(BackwardJudge, AFiniteValueIsNotInfinitelyWrong) {
+  Call call("b1 h1 q2 k1 d2 f64");
+  call.sample.q.fill([](const Index&) { return 1e37; });
+  call.dout.fill([](const Index&) { return -1.7e308; });
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  call.dv.fill([](const Index&) { return 0; });
+  const auto verdict = call.judged(*report);
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->dv->mismatches, 0);
+}
+
 TEST(BackwardJudge, AWrongGradientIsCaught) {
   Call call("b1 h2/1 q20 k30 d16 f32 causal alibi");
   const auto report = call.attend();

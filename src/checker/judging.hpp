@@ -33,8 +33,9 @@ double error_of(double value, Real truth, bool exact, const Allowance& allowance
   if (std::isfinite(value))
     return static_cast<double>(std::min<Real>(std::abs(given - truth), std::numeric_limits<double>::max()));
   if (allowance.overflow == Overflow::free) return 0;
-  const bool outward = std::isinf(value) && std::signbit(value) == std::signbit(truth);
-  return outward && allowance.overflow == Overflow::outward ? 0 : std::numeric_limits<double>::infinity();
+  const bool outward = allowance.overflow == Overflow::outward && std::signbit(value) == std::signbit(truth);
+  const bool within = std::isinf(value) && (outward || allowance.overflow == Overflow::either);
+  return within ? 0 : std::numeric_limits<double>::infinity();
 }
 
 inline double share_of(double error, double budget) {

@@ -119,13 +119,9 @@ GradientAllowance allowance_of(const GradientSum& sum, double probable_error, co
     const double rounding = unit > roundings.unit ? unit * (std::abs(sum.truth) + summed) : 0;
     return own_rounding * (summed + rounding + half_least_of(dtype));
   };
-  GradientAllowance allowance{stored(sum.error, false), 0, Overflow::never};
+  GradientAllowance allowance{stored(sum.error, false), 0, Overflow::free};
   allowance.probable = std::min(allowance.worst, stored(probable_error, true));
-  if (!(sum.size < range.sums)) {
-    allowance.overflow = Overflow::free;
-  } else if (!(std::abs(sum.truth) + allowance.worst < overflow_of(dtype))) {
-    allowance.overflow = Overflow::outward;
-  }
+  if (sum.size < range.sums) allowance.overflow = reach_of(sum.truth, allowance.worst, dtype);
   return allowance;
 }
 

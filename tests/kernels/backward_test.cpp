@@ -285,6 +285,25 @@ TEST(BackwardJudge, AFiniteValueIsNotInfinitelyWrong) {
   EXPECT_EQ(verdict->dv->mismatches, 0);
 }
 
+/// Equal keys make every dq 0 but for o's rounding to float16, and large keys take that beyond float16, to either side.
+TEST(BackwardJudge, ABudgetMayReachBothInfinities) {
+  Call call("b1 h1 q4 k3 d1 f16 scale1");
+  call.sample.q.fill([](const Index&) { return 0; });
+  call.sample.k.fill([](const Index&) { return 65504; });
+  call.sample.v.fill([](const Index& at) { return at[2] == 0 ? 10000 : -104; });
+  call.dout.fill([](const Index& at) { return at[2] % 2 == 0 ? 16 : -16; });
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  for (const double sign : {1.0, -1.0}) {
+    for (const std::int64_t query : {0, 1}) call.dq.set({0, 0, query, 0}, sign * HUGE_VAL);
+    const auto verdict = call.judged(*report);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_EQ(verdict->dq->mismatches, 0) << sign;
+  }
+  call.dq.set({0, 0, 0, 0}, std::nan(""));
+  EXPECT_EQ(call.judged(*report)->dq->mismatches, 1) << "an infinity is within reach, NaN is not";
+}
+
 TEST(BackwardJudge, AWrongGradientIsCaught) {
   Call call("b1 h2/1 q20 k30 d16 f32 causal alibi");
   const auto report = call.attend();

@@ -243,7 +243,7 @@ TEST(BackwardRules, OnlyWhatIsAskedForIsWritten) {
 
 /// A score that overflows makes NaN of its row, and of a product with a zero as well: nothing finite is promised there.
 TEST(BackwardJudge, ANaNTimesZeroIsNoMistake) {
-  for (const char* const line : {"b1 h1 q3 k4 d2 f32", "b1 h1 q3 k1 d2 f32 causal topleft alibi"}) {
+  for (const char* const line : {"b1 h1 q1 k4 d2 f32", "b1 h1 q1 k1 d2 f32 causal topleft alibi"}) {
     Call call(line);
     call.sample.q.set({0, 0, 0, 0}, 1e25);
     call.sample.q.set({0, 0, 0, 1}, 0);

@@ -49,3 +49,12 @@ if(FRESNEL_SANITIZE)
   add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${sanitizers})
 endif()
+
+# libFuzzer is led by the branches that an input reaches, so the library is compiled to tell them.
+if(FRESNEL_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "FRESNEL_FUZZ is ${FRESNEL_FUZZ} with ${CMAKE_CXX_COMPILER_ID}; libFuzzer comes with clang alone")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_link_options(-fsanitize=fuzzer-no-link)
+endif()

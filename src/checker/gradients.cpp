@@ -22,7 +22,8 @@ struct Sums {
   void assign(std::int64_t count) {
     for (std::vector<double>* array : {&error, &probable, &size}) array->assign(index(count), 0.0);
   }
-  /// Adds one product by |b| to each of `width` elements from `first` on; zeros meet infinite errors as nothing.
+  /// Adds one product by |b| to each of `width` elements from `first` on. Without a bound the factor may be infinite or
+  /// NaN, and so is its product with any b, zero included.
   void add(std::int64_t first, const double* b, std::int64_t width, double worst, double likely, double most) {
     if (std::isfinite(most)) {
       for (std::int64_t d = 0; d < width; ++d) {
@@ -34,9 +35,8 @@ struct Sums {
       return;
     }
     for (std::int64_t d = 0; d < width; ++d)
-      if (b[d] != 0)
-        error[index(first + d)] = probable[index(first + d)] = size[index(first + d)] =
-            std::numeric_limits<double>::infinity();
+      error[index(first + d)] = probable[index(first + d)] = size[index(first + d)] =
+          std::numeric_limits<double>::infinity();
   }
 };
 
@@ -127,9 +127,10 @@ void Judge<Real>::add_pairs(const TrueGradientRow<Real>& row) {
     p_factors_[index(key)] += p_[at] + worst.p[at];
     ++terms_[index(key)];
     const auto away = std::abs(static_cast<double>(key - row.position));
-    slope.error += away == 0 ? 0 : away * worst.ds[at];
-    slope.probable += away == 0 ? 0 : away * likely.ds[at];
-    slope.size += away == 0 ? 0 : away * (std::abs(ds_[at]) + worst.ds[at]);
+    const auto at_distance = [&](double bound) { return std::isfinite(bound) ? away * bound : bound; };
+    slope.error += at_distance(worst.ds[at]);
+    slope.probable += at_distance(likely.ds[at]);
+    slope.size += at_distance(std::abs(ds_[at]) + worst.ds[at]);
     ++slope.terms;
   }
 }

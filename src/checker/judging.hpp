@@ -29,10 +29,13 @@ double error_of(double value, Real truth, bool exact, const Allowance& allowance
   if (given == truth) return 0;  // equal infinities match
   if (exact && !std::isfinite(truth)) return std::numeric_limits<double>::infinity();
   if (!std::isfinite(truth)) return std::isfinite(value) ? std::numeric_limits<double>::infinity() : 0;
-  if (std::isfinite(value)) return static_cast<double>(std::abs(given - truth));
+  // Two finite numbers are no infinite distance apart, though it may be beyond double where Real is wider.
+  if (std::isfinite(value))
+    return static_cast<double>(std::min<Real>(std::abs(given - truth), std::numeric_limits<double>::max()));
   if (allowance.overflow == Overflow::free) return 0;
-  const bool outward = std::isinf(value) && std::signbit(value) == std::signbit(truth);
-  return outward && allowance.overflow == Overflow::outward ? 0 : std::numeric_limits<double>::infinity();
+  const bool outward = allowance.overflow == Overflow::outward && std::signbit(value) == std::signbit(truth);
+  const bool within = std::isinf(value) && (outward || allowance.overflow == Overflow::either);
+  return within ? 0 : std::numeric_limits<double>::infinity();
 }
 
 inline double share_of(double error, double budget) {

@@ -304,6 +304,12 @@ ScoreErrors score_errors_of(const RowFacts& facts, const Roundings& roundings, b
   return errors;
 }
 
+Overflow reach_of(double truth, double error, DType dtype) {
+  const double overflow = overflow_of(dtype), size = std::abs(truth);
+  if (size + error < overflow) return Overflow::never;
+  return error - size < overflow ? Overflow::outward : Overflow::either;
+}
+
 Budget budget_of(const RowFacts& facts, const Roundings& roundings) {
   Budget budget;
   budget.o.assign(facts.o.size(), 0);
@@ -327,7 +333,7 @@ Budget budget_of(const RowFacts& facts, const Roundings& roundings) {
       budget.o[first + at] = stored_error(worst, column.o, error);
       budget.o_probable[first + at] = stored_error(probable, column.o, likely_error);
       Overflow& overflow = budget.o_overflow[first + at];
-      overflow = std::abs(column.o) + error < overflow_of(facts.dtype) ? Overflow::never : Overflow::outward;
+      overflow = reach_of(column.o, error, facts.dtype);
       if (budget.lse_overflow == Overflow::free || !(worst.keys * column.large < worst.range.sums))
         overflow = Overflow::free;
     }

@@ -46,8 +46,12 @@ struct RowFacts {
 enum class Overflow : std::uint8_t {
   never,
   outward,  ///< the infinity of the truth's sign: truth and budget reach what the output dtype rounds to infinity
+  either,   ///< the infinity of either sign: the budget reaches across 0 to the other one as well
   free,     ///< any: sums or scores may leave the range in which finite values are promised
 };
+
+/// Which infinities lie within `error` of `truth` where `dtype` is stored: never, outward or either.
+[[nodiscard]] Overflow reach_of(double truth, double error, DType dtype);
 
 /// The allowed distance from the truth.
 struct Budget {

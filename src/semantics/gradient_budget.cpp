@@ -31,10 +31,13 @@ struct Row {
     value_growth = Growth{roundings.unit, probable}(values + 1) + (values + 8) * facts.row.truth_unit;
     delta = 2 * values * roundings.least;
     const std::vector<double>& budgets = probable ? facts.forward.o_probable : facts.forward.o;
+    double size = 0;  // D is not finite where an o is not, nor where it overflows itself
     for (std::size_t d = 0; d < facts.dout.size(); ++d) {
       const double dout = std::abs(facts.dout[d]), o = std::abs(facts.row.o[d]) + budgets[d];
       delta += times(dout, budgets[d]) + times(value_growth, times(dout, o)) + flush * (dout + o);
+      size += facts.forward.o_overflow[d] == Overflow::never ? times(dout, o) : range.scores;
     }
+    if (!(size < range.scores)) delta = std::numeric_limits<double>::infinity();
   }
 
   /// Largest computed weight, and by how much it may differ from p: p exp(+-eta).
@@ -69,6 +72,7 @@ struct Row {
   /// Error of scale (1 - tanh^2) dS, given that of dS; `uncapped` is the error of the score before the cap.
   [[nodiscard]] double dot_error(std::size_t key, double ds_error, double uncapped) const {
     const double scale = std::abs(facts.row.scale), ds = std::abs(facts.ds[key]);
+    if (!std::isfinite(ds_error)) return ds_error;  // times a scale of 0 as well
     double factor = 1, factor_error = 0;
     if (!facts.factors.empty()) {
       // The slope of 1 - tanh^2 is at most 4 / (3 sqrt 3); what rounds z itself is below 2 u, the rest is tanh's.
@@ -78,6 +82,7 @@ struct Row {
     const double most = factor + factor_error;
     double error = times(most, ds_error) + times(factor_error, ds) + 4 * unit * times(most, ds + ds_error);
     error = times(scale, error) + 4 * (1 + scale) * roundings.least;
+    if (!(scale * factor * ds + error < range.scores)) return std::numeric_limits<double>::infinity();
     return error + times(roundings.unit_p, scale * factor * ds + error) + roundings.least_p;
   }
 };
@@ -91,8 +96,9 @@ GradientErrors gradient_errors_of(const GradientFacts& facts, const Roundings& r
   for (std::size_t key = 0; key < facts.p.size(); ++key) {
     const Row::Weight weight = row.weight(key, scores.score[key]);
     const double away = std::abs(facts.dp[key] - facts.delta), difference = row.difference_error(key);
-    const double ds = times(weight.most, difference) + times(weight.error, away) +
-                      2 * row.unit * times(weight.most, away + difference) + 2 * roundings.least;
+    double ds = times(weight.most, difference) + times(weight.error, away) +
+                2 * row.unit * times(weight.most, away + difference) + 2 * roundings.least;
+    if (!std::isfinite(difference)) ds = difference;  // times a weight of 0 as well
     errors.p.push_back(weight.error + times(roundings.unit_p, weight.most) + roundings.least_p);
     errors.ds.push_back(ds);
     errors.dot.push_back(row.dot_error(key, ds, scores.uncapped[key]));
@@ -113,13 +119,9 @@ GradientAllowance allowance_of(const GradientSum& sum, double probable_error, co
     const double rounding = unit > roundings.unit ? unit * (std::abs(sum.truth) + summed) : 0;
     return own_rounding * (summed + rounding + half_least_of(dtype));
   };
-  GradientAllowance allowance{stored(sum.error, false), 0, Overflow::never};
+  GradientAllowance allowance{stored(sum.error, false), 0, Overflow::free};
   allowance.probable = std::min(allowance.worst, stored(probable_error, true));
-  if (!(sum.size < range.sums)) {
-    allowance.overflow = Overflow::free;
-  } else if (!(std::abs(sum.truth) + allowance.worst < overflow_of(dtype))) {
-    allowance.overflow = Overflow::outward;
-  }
+  if (sum.size < range.sums) allowance.overflow = reach_of(sum.truth, allowance.worst, dtype);
   return allowance;
 }
 

@@ -149,10 +149,12 @@ std::size_t distance(std::string_view a, std::string_view b) {
 /// The known token a misspelt word is nearest to, numbers kept ("sclae0.1" gives "scale0.1"); empty when none is near.
 std::string nearest_token(std::string_view word) {
   if (word.size() > 32) return {};
+  // What is kept of the word goes into a message as it stands.
+  const bool printable = std::all_of(word.begin(), word.end(), [](char c) { return c > ' ' && c <= '~'; });
   std::string lower(word);
   for (char& c : lower)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  if (lower != word && slot_of(lower)) return lower;
+  if (lower != word && printable && slot_of(lower)) return lower;
   const std::size_t number = std::min(lower.find_first_of("0123456789-."), lower.size());
   std::string nearest;
   std::size_t fewest = lower.size();
@@ -167,7 +169,7 @@ std::string nearest_token(std::string_view word) {
   for (const DType type : dtypes) try_token(lower, name(type), "");
   for (int slot = causal; slot < slot_count; ++slot)
     if (slot != window && slot != softcap && slot != scale && slot != alibi) try_token(lower, forms[slot], "");
-  if (number < lower.size())
+  if (printable && number < lower.size())
     for (const std::string_view prefix : {"cap", "scale"})
       try_token(std::string_view(lower).substr(0, number), prefix, std::string_view(lower).substr(number));
   return nearest;

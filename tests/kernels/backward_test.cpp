@@ -241,6 +241,69 @@ TEST(BackwardRules, OnlyWhatIsAskedForIsWritten) {
   }
 }
 
+/// A score that overflows makes NaN of its row, and of a product with a zero as well: nothing finite is promised there.
+TEST(BackwardJudge, ANaNTimesZeroIsNoMistake) {
+  for (const char* const line : {"b1 h1 q1 k4 d2 f32", "b1 h1 q1 k1 d2 f32 causal topleft alibi"}) {
+    Call call(line);
+    call.sample.q.set({0, 0, 0, 0}, 1e25);
+    call.sample.q.set({0, 0, 0, 1}, 0);
+    call.sample.k.set({0, 0, 0, 0}, 1e25);
+    const auto report = call.attend();
+    ASSERT_TRUE(report.ok());
+    const auto verdict = call.judged(*report);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_FALSE(std::isfinite(call.dk.get({0, 0, 0, 1}))) << "no NaN, no test: " << line;
+    EXPECT_TRUE(verdict->ok()) << line;
+  }
+}
+
+/// D = dout . o may overflow where no dP does but one, and takes every key of its row along.
+TEST(BackwardJudge, ADeltaThatOverflowsIsNoMistake) {
+  for (const char* const line : {"b1 h1 q2 k3 d4 f32", "b1 h1 q2 k3 d4 f32 scale0"}) {
+    Call call(line);
+    call.sample.v.set({0, 0, 0, 2}, -3.4e38);
+    for (const std::int64_t query : {0, 1}) call.dout.set({0, 0, query, 2}, 64);
+    const auto report = call.attend();
+    ASSERT_TRUE(report.ok());
+    const auto verdict = call.judged(*report);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_FALSE(std::isfinite(call.dk.get({0, 0, 1, 0}))) << "no overflow, no test: " << line;
+    EXPECT_TRUE(verdict->ok()) << line;
+  }
+}
+
+/// Scores without a budget leave gradients without one: 0 passes for a sum that only a wider type can hold.
+TEST(BackwardJudge, AFiniteValueIsNotInfinitelyWrong) {
+  Call call("b1 h1 q2 k1 d2 f64");
+  call.sample.q.fill([](const Index&) { return 1e37; });
+  call.dout.fill([](const Index&) { return -1.7e308; });
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  call.dv.fill([](const Index&) { return 0; });
+  const auto verdict = call.judged(*report);
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->dv->mismatches, 0);
+}
+
+/// Equal keys make every dq 0 but for o's rounding to float16, and large keys take that beyond float16, to either side.
+TEST(BackwardJudge, ABudgetMayReachBothInfinities) {
+  Call call("b1 h1 q4 k3 d1 f16 scale1");
+  call.sample.q.fill([](const Index&) { return 0; });
+  call.sample.k.fill([](const Index&) { return 65504; });
+  call.sample.v.fill([](const Index& at) { return at[2] == 0 ? 10000 : -104; });
+  call.dout.fill([](const Index& at) { return at[2] % 2 == 0 ? 16 : -16; });
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  for (const double sign : {1.0, -1.0}) {
+    for (const std::int64_t query : {0, 1}) call.dq.set({0, 0, query, 0}, sign * HUGE_VAL);
+    const auto verdict = call.judged(*report);
+    ASSERT_TRUE(verdict.ok());
+    EXPECT_EQ(verdict->dq->mismatches, 0) << sign;
+  }
+  call.dq.set({0, 0, 0, 0}, std::nan(""));
+  EXPECT_EQ(call.judged(*report)->dq->mismatches, 1) << "an infinity is within reach, NaN is not";
+}
+
 TEST(BackwardJudge, AWrongGradientIsCaught) {
   Call call("b1 h2/1 q20 k30 d16 f32 causal alibi");
   const auto report = call.attend();

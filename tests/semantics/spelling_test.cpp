@@ -132,6 +132,8 @@ TEST(Spelling, WrongLinesNameTheTokenAndWhatWasExpected) {
       {base + " casual", "'casual' (token 7)", "causal | topleft | wL,R", "causal"},
       {base + " Causal", "'Causal' (token 7)", "causal", "causal"},
       {base + " top_left", "'top_left' (token 7)", "topleft", "topleft"},
+      {base + " scle-1\x1b[2J", "'scle-1\\x1b[2J' (token 7)", "causal", ""},  // no escape sequence as the nearest
+      {base + " CAP5\x1b[2J", "'CAP5\\x1b[2J' (token 7)", "causal", ""},
       {base + " causal causal", "'causal' (token 8)", "each token once; here topleft", ""},
       {base + " cap5 causal", "'causal' (token 8)", "causal only before capX; here scaleX", ""},
       {base + " grad nolse", "'nolse' (token 8)", "nolse only before grad; here the end of the line", ""},

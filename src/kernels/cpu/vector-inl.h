@@ -134,12 +134,14 @@ HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, Table::cutoff)), result);
 }
 
-/// c tanh(s / c): Highway's tanh, declared at 8 u, one division and one product.
+/// c tanh(s / c): Highway's tanh, declared at 8 u, one division and one product. It converts its argument to an
+/// integer, which for NaN is undefined behaviour on the baseline, so NaN goes around it.
 template <class T>
 HWY_INLINE Vector<T> soft_capped(Vector<T> s, T softcap) {
   const Full<T> d;
   const auto c = hn::Set(d, softcap);
-  return hn::Mul(c, hn::CallTanh(d, hn::Div(s, c)));
+  const auto is_number = hn::Eq(s, s);
+  return hn::IfThenElse(is_number, hn::Mul(c, hn::CallTanh(d, hn::Div(hn::IfThenElseZero(is_number, s), c))), s);
 }
 
 /// Sum of the lanes in a fixed order.

@@ -43,7 +43,7 @@ struct Sums {
 /// What every lane reads.
 struct Trial {
   const Problem& problem;
-  const Roundings& roundings;
+  const PassRoundings& roundings;
   const JudgedGradients& gradients;
 };
 
@@ -67,12 +67,12 @@ class Judge final : public GradientVisitor<Real> {
   void visit(const TrueGradientRow<Real>& row) override;
   void visit(const TrueGradientHead<Real>& head) override;
 
-  Judgement dq, dk, dv;
+  Tally dq, dk, dv;
 
  private:
   void start();
   void add_pairs(const TrueGradientRow<Real>& row);
-  void judge_element(Judgement& judgement, const JudgedGradient& gradient, Real truth, GradientSum sum, double probable,
+  void judge_element(Tally& tally, const JudgedGradient& gradient, Real truth, GradientSum sum, double probable,
                      const std::array<std::int64_t, 4>& at);
 
   const Trial& trial_;
@@ -103,15 +103,15 @@ template <class Real>
 void Judge<Real>::add_pairs(const TrueGradientRow<Real>& row) {
   const Problem& problem = trial_.problem;
   const RowFacts& facts = row.forward->facts;
-  const Budget budget = budget_of(facts, trial_.roundings);
+  const Budget budget = budget_of(facts, trial_.roundings.forward);
   p_ = to_double(row.p);
   dp_ = to_double(row.dp);
   ds_ = to_double(row.ds);
   factors_ = to_double(row.factors);
   const GradientFacts gradient{facts,   budget, p_, dp_, row.dp_sizes, ds_, factors_, static_cast<double>(row.delta),
                                row.dout};
-  const GradientErrors worst = gradient_errors_of(gradient, trial_.roundings, false);
-  const GradientErrors likely = gradient_errors_of(gradient, trial_.roundings, true);
+  const GradientErrors worst = gradient_errors_of(gradient, trial_.roundings.backward, false);
+  const GradientErrors likely = gradient_errors_of(gradient, trial_.roundings.backward, true);
   SlopePart<Real>& slope = slopes_[index(row.batch * problem.heads_q + row.head)];
   for (std::size_t at = 0; at < p_.size(); ++at) {
     const std::int64_t key = row.forward->keys.first + static_cast<std::int64_t>(at);
@@ -135,14 +135,14 @@ void Judge<Real>::add_pairs(const TrueGradientRow<Real>& row) {
 }
 
 template <class Real>
-void Judge<Real>::judge_element(Judgement& judgement, const JudgedGradient& gradient, Real truth, GradientSum sum,
+void Judge<Real>::judge_element(Tally& tally, const JudgedGradient& gradient, Real truth, GradientSum sum,
                                 double probable, const std::array<std::int64_t, 4>& at) {
   if (gradient.expected) truth = static_cast<Real>(element_of(*gradient.expected, at));
   sum.truth = static_cast<double>(truth);
   const GradientAllowance found =
-      allowance_of(sum, probable, trial_.roundings, truth_unit<Real>(), trial_.problem.dtype);
+      allowance_of(sum, probable, trial_.roundings.backward, truth_unit<Real>(), trial_.problem.dtype);
   const Allowance allowance{found.worst, found.probable, found.overflow};
-  judge(judgement, error_of(element_of(*gradient.result, at), truth, sum.terms == 0, allowance), allowance, at);
+  judge(tally, error_of(element_of(*gradient.result, at), truth, sum.terms == 0, allowance), allowance, at);
 }
 
 template <class Real>
@@ -160,13 +160,13 @@ void Judge<Real>::visit(const TrueGradientRow<Real>& row) {
 template <class Real>
 void Judge<Real>::visit(const TrueGradientHead<Real>& head) {
   const Problem& problem = trial_.problem;
-  const auto judge_rows = [&](Judgement& judgement, const JudgedGradient& gradient, std::span<const Real> truths,
+  const auto judge_rows = [&](Tally& tally, const JudgedGradient& gradient, std::span<const Real> truths,
                               const Sums& sums, const std::vector<double>& factors, std::int64_t width) {
     if (!gradient.result) return;
     for (std::int64_t key = 0; key < problem.keys; ++key) {
       for (std::int64_t d = 0; d < width; ++d) {
         const std::size_t at = index(key * width + d);
-        judge_element(judgement, gradient, truths[at],
+        judge_element(tally, gradient, truths[at],
                       {0, sums.error[at], sums.size[at], factors[index(key)], terms_[index(key)]}, sums.probable[at],
                       {head.batch, head.head_kv, key, d});
       }
@@ -182,12 +182,12 @@ void Judge<Real>::visit(const TrueGradientHead<Real>& head) {
 
 /// Slopes per head are summed over the batch.
 template <class Real>
-Judgement judge_slopes(const Trial& trial, const std::vector<SlopePart<Real>>& parts) {
+Tally judge_slopes(const Trial& trial, const std::vector<SlopePart<Real>>& parts) {
   const Problem& problem = trial.problem;
   const JudgedGradient& gradient = trial.gradients.dslopes;
   const bool shared = problem.alibi_slopes == AlibiSlopes::per_head;
   const DType wide = problem.dtype == DType::f64 ? DType::f64 : DType::f32;
-  Judgement judgement;
+  Tally tally;
   const std::int64_t count = shared ? problem.heads_q : problem.batch * problem.heads_q;
   for (std::int64_t place = 0; place < count; ++place) {
     SlopePart<Real> sum;
@@ -203,19 +203,19 @@ Judgement judge_slopes(const Trial& trial, const std::vector<SlopePart<Real>>& p
         shared ? std::array<std::int64_t, 4>{head, 0, 0, 0} : std::array<std::int64_t, 4>{batch, head, 0, 0};
     if (gradient.expected) sum.truth = static_cast<Real>(element_of(*gradient.expected, element));
     const GradientAllowance found = allowance_of({static_cast<double>(sum.truth), sum.error, sum.size, 0, sum.terms},
-                                                 sum.probable, trial.roundings, truth_unit<Real>(), wide);
+                                                 sum.probable, trial.roundings.backward, truth_unit<Real>(), wide);
     const Allowance allowance{found.worst, found.probable, found.overflow};
-    judge(judgement, error_of(element_of(*gradient.result, element), sum.truth, sum.terms == 0, allowance), allowance,
+    judge(tally, error_of(element_of(*gradient.result, element), sum.truth, sum.terms == 0, allowance), allowance,
           {shared ? -1 : batch, head, -1, -1});
   }
-  return judgement;
+  return tally;
 }
 
 }  // namespace
 
 template <class Real>
-void judge_gradients(const Problem& problem, const Inputs& inputs, const Roundings& roundings,
-                     const JudgedGradients& gradients, Executor& executor, Verdict& verdict) {
+void judge_gradients(const Problem& problem, const Inputs& inputs, const PassRoundings& roundings,
+                     const JudgedGradients& gradients, Executor& executor, Verdict& verdict, Shares& shares) {
   const Trial trial{problem, roundings, gradients};
   std::vector<SlopePart<Real>> slopes(index(problem.batch * problem.heads_q));
   std::vector<std::unique_ptr<Judge<Real>>> lanes(static_cast<std::size_t>(executor.width()));
@@ -223,22 +223,27 @@ void judge_gradients(const Problem& problem, const Inputs& inputs, const Roundin
   for_each_true_gradient<Real>(problem, inputs, executor, [&](int lane) -> GradientVisitor<Real>& {
     return *lanes[static_cast<std::size_t>(lane)];
   });
-  const auto merged = [&](const JudgedGradient& gradient, Judgement Judge<Real>::*part) {
-    std::optional<Judgement> all;
-    if (!gradient.result) return all;
-    all.emplace();
-    for (const auto& lane : lanes) merge(*all, (*lane).*part);
-    return all;
+  const auto merged = [&](const JudgedGradient& gradient, Tally Judge<Real>::*part, ShareCounts& counts) {
+    std::optional<Judgement> judgement;
+    if (!gradient.result) return judgement;
+    Tally all;
+    for (const auto& lane : lanes) merge(all, (*lane).*part);
+    counts.add(all.shares);
+    judgement = all.judgement;
+    return judgement;
   };
-  verdict.dq = merged(gradients.dq, &Judge<Real>::dq);
-  verdict.dk = merged(gradients.dk, &Judge<Real>::dk);
-  verdict.dv = merged(gradients.dv, &Judge<Real>::dv);
-  if (gradients.dslopes.result) verdict.dalibi_slopes = judge_slopes(trial, slopes);
+  verdict.dq = merged(gradients.dq, &Judge<Real>::dq, shares.dq);
+  verdict.dk = merged(gradients.dk, &Judge<Real>::dk, shares.dk);
+  verdict.dv = merged(gradients.dv, &Judge<Real>::dv, shares.dv);
+  if (!gradients.dslopes.result) return;
+  const Tally all = judge_slopes(trial, slopes);
+  shares.dalibi_slopes.add(all.shares);
+  verdict.dalibi_slopes = all.judgement;
 }
 
-template void judge_gradients<double>(const Problem&, const Inputs&, const Roundings&, const JudgedGradients&,
-                                      Executor&, Verdict&);
-template void judge_gradients<long double>(const Problem&, const Inputs&, const Roundings&, const JudgedGradients&,
-                                           Executor&, Verdict&);
+template void judge_gradients<double>(const Problem&, const Inputs&, const PassRoundings&, const JudgedGradients&,
+                                      Executor&, Verdict&, Shares&);
+template void judge_gradients<long double>(const Problem&, const Inputs&, const PassRoundings&, const JudgedGradients&,
+                                           Executor&, Verdict&, Shares&);
 
 }  // namespace fresnel

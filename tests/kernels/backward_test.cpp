@@ -59,7 +59,7 @@ struct Call {
                            {.executor = executor, .workspace = {}, .options = {}});
   }
   [[nodiscard]] Result<Verdict> judged(const Report& report) {
-    return check(report.plan.problem, inputs(), outputs(), roundings_of(report.plan));
+    return check(report.plan.problem, inputs(), outputs(), roundings_of(report.plan), roundings_of(*report.backward));
   }
   [[nodiscard]] std::vector<const HostTensor*> gradients() const {
     std::vector<const HostTensor*> all{&dq, &dk, &dv};
@@ -266,6 +266,40 @@ TEST(BackwardJudge, AWrongGradientIsCaught) {
   wrong("dk", call.dk, {0, 0, 4, 3}, &Verdict::dk, 1e-3);
   wrong("dv", call.dv, {0, 0, 4, 3}, &Verdict::dv, 1e-3);
   wrong("dalibi_slopes", *call.dslopes, {1, 0, 0, 0}, &Verdict::dalibi_slopes, 1e-2);
+}
+
+TEST(BackwardJudge, EachPassIsJudgedByItsOwnRoundings) {
+  Call call("b1 h2 q20 k30 d64 f32");
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  const Roundings forward = roundings_of(report->plan), backward = roundings_of(*report->backward);
+  const auto judged = [&](const Roundings& first, const Roundings& second) {
+    return check(report->plan.problem, call.inputs(), call.outputs(), first, second).value();
+  };
+  Roundings coarse = backward;
+  coarse.unit = 0x1p-12;
+  const Verdict own = judged(forward, backward);
+  EXPECT_TRUE(own.ok());
+  EXPECT_NE(own.dq->max_share, judged(backward, forward).dq->max_share) << "rows that declare different dot products";
+  // What the backward rounds allows o and lse nothing.
+  const Verdict coarse_backward = judged(forward, coarse);
+  EXPECT_EQ(coarse_backward.o.max_share, own.o.max_share);
+  EXPECT_EQ(coarse_backward.lse->max_share, own.lse->max_share);
+  EXPECT_LT(coarse_backward.dq->max_share, own.dq->max_share / 100);
+  // A backward that reads a coarse o and lse may be off by as much as they are: dv by lse alone, dq by both.
+  const Verdict coarse_forward = judged(coarse, backward);
+  EXPECT_LT(coarse_forward.o.max_share, own.o.max_share / 100);
+  EXPECT_LT(coarse_forward.dv->max_share, own.dv->max_share / 10);
+  EXPECT_LT(coarse_forward.dq->max_share, own.dq->max_share / 10);
+  // A backward that rounds more than it says is not excused by the forward beside it.
+  const Index at{0, 1, 15, 3};
+  call.dv.set(at, call.dv.get(at) * (1 + 0x1p-10));
+  EXPECT_TRUE(judged(forward, coarse).ok());
+  EXPECT_EQ(judged(forward, backward).dv->mismatches, 1);
+  // Nonsense is refused whichever pass declares it.
+  coarse.unit = -1;
+  EXPECT_EQ(check(report->plan.problem, call.inputs(), call.outputs(), forward, coarse).refusal().argument,
+            "roundings.unit");
 }
 
 TEST(BackwardJudge, MistakesOfWholeKernelsAreCaught) {

@@ -87,7 +87,7 @@ std::vector<const char*> outputs_of(const Kernel& row) {
 class Measured {
  public:
   Measured(const Kernel& row, DType dtype, Executor& executor)
-      : row_(row), dtype_(dtype), executor_(executor), problems_(problems_of(row, dtype)) {
+      : row_(row), executor_(executor), problems_(problems_of(row, dtype)) {
     for (const char* const output : outputs_of(row)) {
       Tightness line;
       line.row = row.name;
@@ -121,7 +121,6 @@ class Measured {
   void judge_one(const Problem& problem, const std::string& kind, std::uint64_t seed);
 
   const Kernel& row_;
-  DType dtype_;
   Executor& executor_;
   std::vector<Problem> problems_;
   std::vector<std::string> kinds_;

@@ -3,11 +3,14 @@
 // option, the same bits for any executor, nothing from rows and keys that nobody sees, and refusals by name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "fresnel/fresnel.hpp"
 #include "kernels/kernel.hpp"
 #include "oracle/sample.hpp"
+#include "runtime/memory.hpp"
 
 namespace fresnel::test {
 namespace {
@@ -104,6 +107,8 @@ constexpr const char* lines[] = {
     "b2 h2 q5 k0 d8",
     "b0 h2 q5 k5 d8",
     "b2 h0/3 q5 k5 d8 alibi",
+    "b2 h2/1 q9 k70 d16 w5,3",  // the first keys of a tile are seen by nobody
+    "b2 h1 q4 k45 d24 causal w3,- alibi",
 };
 
 /// The line with a dtype after its widths.
@@ -146,6 +151,20 @@ TEST_P(Backward, GivesTheSameBitsForAnyExecutor) {
     ASSERT_TRUE(other.attend(executor.get()).ok());
     EXPECT_EQ(other.bits(), first.bits()) << line << " on " << threads;
   }
+}
+
+TEST_P(Backward, GivesTheSameBitsWhateverTheWorkspaceHolds) {
+  const std::string line = with_dtype(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  Call clean(line), dirty(line);
+  const auto report = clean.attend();
+  ASSERT_TRUE(report.ok());
+  const std::size_t bytes = std::max(report->plan.workspace_bytes(), report->backward->workspace_bytes());
+  AlignedBuffer workspace = AlignedBuffer::allocate(bytes, "workspace").value();
+  std::fill_n(workspace.span().data(), bytes, std::byte{0xff});  // NaN in every type
+  ASSERT_TRUE(attend(dirty.sample.problem.options, dirty.inputs(), dirty.outputs(),
+                     {.executor = nullptr, .workspace = workspace.span(), .options = {}})
+                  .ok());
+  EXPECT_EQ(dirty.bits(), clean.bits()) << line;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Backward,

@@ -19,10 +19,13 @@ namespace {
 /// Numbers for each element of a tensor's rows, as sums grow.
 struct Sums {
   std::vector<double> error, probable, size;
+  std::vector<char> unpromised;
   void assign(std::int64_t count) {
     for (std::vector<double>* array : {&error, &probable, &size}) array->assign(index(count), 0.0);
+    unpromised.assign(index(count), 0);
   }
-  /// Adds one product by |b| to each of `width` elements from `first` on; zeros meet infinite errors as nothing.
+  /// Adds one product by |b| to each of `width` elements from `first` on. Zeros meet infinite errors as nothing where
+  /// the result is finite, and as NaN where it is not.
   void add(std::int64_t first, const double* b, std::int64_t width, double worst, double likely, double most) {
     if (std::isfinite(most)) {
       for (std::int64_t d = 0; d < width; ++d) {
@@ -33,10 +36,14 @@ struct Sums {
       }
       return;
     }
-    for (std::int64_t d = 0; d < width; ++d)
-      if (b[d] != 0)
+    for (std::int64_t d = 0; d < width; ++d) {
+      if (b[d] != 0) {
         error[index(first + d)] = probable[index(first + d)] = size[index(first + d)] =
             std::numeric_limits<double>::infinity();
+      } else {
+        unpromised[index(first + d)] = 1;
+      }
+    }
   }
 };
 
@@ -52,6 +59,7 @@ template <class Real>
 struct SlopePart {
   Real truth = 0;
   double error = 0, probable = 0, size = 0, terms = 0;
+  bool unpromised = false;
 };
 
 template <class Real>
@@ -130,6 +138,7 @@ void Judge<Real>::add_pairs(const TrueGradientRow<Real>& row) {
     slope.error += away == 0 ? 0 : away * worst.ds[at];
     slope.probable += away == 0 ? 0 : away * likely.ds[at];
     slope.size += away == 0 ? 0 : away * (std::abs(ds_[at]) + worst.ds[at]);
+    slope.unpromised |= away == 0 && !std::isfinite(worst.ds[at]);
     ++slope.terms;
   }
 }
@@ -153,7 +162,8 @@ void Judge<Real>::visit(const TrueGradientRow<Real>& row) {
   if (!row.p.empty()) add_pairs(row);
   for (std::int64_t d = 0; trial_.gradients.dq.result && d < problem.head_dim; ++d)
     judge_element(dq, trial_.gradients.dq, row.dq[index(d)],
-                  {0, query_.error[index(d)], query_.size[index(d)], query_factors_, static_cast<double>(row.p.size())},
+                  {0, query_.error[index(d)], query_.size[index(d)], query_factors_, static_cast<double>(row.p.size()),
+                   query_.unpromised[index(d)] != 0},
                   query_.probable[index(d)], {row.batch, row.head, row.query, d});
 }
 
@@ -166,9 +176,10 @@ void Judge<Real>::visit(const TrueGradientHead<Real>& head) {
     for (std::int64_t key = 0; key < problem.keys; ++key) {
       for (std::int64_t d = 0; d < width; ++d) {
         const std::size_t at = index(key * width + d);
-        judge_element(tally, gradient, truths[at],
-                      {0, sums.error[at], sums.size[at], factors[index(key)], terms_[index(key)]}, sums.probable[at],
-                      {head.batch, head.head_kv, key, d});
+        judge_element(
+            tally, gradient, truths[at],
+            {0, sums.error[at], sums.size[at], factors[index(key)], terms_[index(key)], sums.unpromised[at] != 0},
+            sums.probable[at], {head.batch, head.head_kv, key, d});
       }
     }
   };
@@ -197,13 +208,15 @@ Tally judge_slopes(const Trial& trial, const std::vector<SlopePart<Real>>& parts
       sum.probable += parts[at].probable;
       sum.size += parts[at].size;
       sum.terms += parts[at].terms;
+      sum.unpromised |= parts[at].unpromised;
     }
     const std::int64_t batch = place / problem.heads_q, head = place % problem.heads_q;
     const std::array<std::int64_t, 4> element =
         shared ? std::array<std::int64_t, 4>{head, 0, 0, 0} : std::array<std::int64_t, 4>{batch, head, 0, 0};
     if (gradient.expected) sum.truth = static_cast<Real>(element_of(*gradient.expected, element));
-    const GradientAllowance found = allowance_of({static_cast<double>(sum.truth), sum.error, sum.size, 0, sum.terms},
-                                                 sum.probable, trial.roundings.backward, truth_unit<Real>(), wide);
+    const GradientAllowance found =
+        allowance_of({static_cast<double>(sum.truth), sum.error, sum.size, 0, sum.terms, sum.unpromised}, sum.probable,
+                     trial.roundings.backward, truth_unit<Real>(), wide);
     const Allowance allowance{found.worst, found.probable, found.overflow};
     judge(tally, error_of(element_of(*gradient.result, element), sum.truth, sum.terms == 0, allowance), allowance,
           {shared ? -1 : batch, head, -1, -1});

@@ -115,7 +115,7 @@ GradientAllowance allowance_of(const GradientSum& sum, double probable_error, co
   };
   GradientAllowance allowance{stored(sum.error, false), 0, Overflow::never};
   allowance.probable = std::min(allowance.worst, stored(probable_error, true));
-  if (!(sum.size < range.sums)) {
+  if (sum.unpromised || !(sum.size < range.sums)) {
     allowance.overflow = Overflow::free;
   } else if (!(std::abs(sum.truth) + allowance.worst < overflow_of(dtype))) {
     allowance.overflow = Overflow::outward;

@@ -21,19 +21,29 @@
 namespace fresnel::test {
 namespace {
 
-constexpr const char* shapes[] = {
-    "b1 h2 q32 k64 d64", "b1 h4/2 q33 k70 d40/56", "b1 h2 q20 k300 d32", "b2 h2 q25 k33 d33/7",
-    "b2 h2 q16 k40 d32", "b1 h1 q4 k1024 d64",     "b1 h1 q48 k48 d128", "b1 h2 q40 k129 d1/48",
+/// Shapes, and the options that go with them; a dtype stands between.
+struct Line {
+  const char *shape, *options;
 };
-constexpr const char* options[] = {
-    "", "causal", "w50,3", "cap2 alibi", "causal alibi:distance:batch lens", "", "scale-0.3", "causal topleft",
+constexpr Line problem_lines[] = {
+    {"b1 h2 q32 k64 d64", ""},
+    {"b1 h4/2 q33 k70 d40/56", "causal"},
+    {"b1 h2 q20 k300 d32", "w50,3"},
+    {"b2 h2 q25 k33 d33/7", "cap2 alibi"},
+    {"b2 h2 q16 k40 d32", "causal alibi:distance:batch lens"},
+    {"b1 h1 q4 k1024 d64", ""},
+    {"b1 h1 q48 k48 d128", "scale-0.3"},
+    {"b1 h2 q40 k129 d1/48", "causal topleft"},
+    {"b1 h2/1 q9 k70 d16/24", "cap1e+06"},
+    {"b1 h2/1 q9 k70 d16/24", "cap0.01"},
+    {"b1 h2/1 q9 k70 d16/24", "cap2 scale1.5e+38"},
 };
 
 /// The problems that a row is measured on: those of its domain.
 std::vector<Problem> problems_of(const Kernel& row, DType dtype) {
   std::vector<Problem> problems;
-  for (std::size_t at = 0; at < std::size(shapes); ++at) {
-    Problem problem = parse_problem(fmt::format("{} {} {}", shapes[at], name(dtype), options[at])).value();
+  for (const auto& [shape, options] : problem_lines) {
+    Problem problem = parse_problem(fmt::format("{} {} {}", shape, name(dtype), options)).value();
     problem.grad = row.domain.required.has(Feature::grad);
     if (admits(row.domain, problem)) problems.push_back(problem);
   }

@@ -112,7 +112,7 @@ constexpr const char* lines[] = {
 };
 
 /// The line with a dtype after its widths.
-std::string with_dtype(std::string line, const std::string& dtype) {
+std::string with_dtype(const std::string& line, const std::string& dtype) {
   const std::size_t widths = line.find(" d");
   const std::size_t end = line.find(' ', widths + 1);
   return end == std::string::npos ? line + " " + dtype : line.substr(0, end) + " " + dtype + line.substr(end);
@@ -319,6 +319,27 @@ TEST(BackwardJudge, EachPassIsJudgedByItsOwnRoundings) {
   coarse.unit = -1;
   EXPECT_EQ(check(report->plan.problem, call.inputs(), call.outputs(), forward, coarse).refusal().argument,
             "roundings.unit");
+}
+
+TEST(BackwardJudge, AFactorOfWhichNothingIsPromisedMeetsAZero) {
+  // Scores beyond float32: the kernel's weights are infinite or NaN, and so is their product with a key's 0.
+  Call call("b1 h1 q6 k20 d4 f32 scale1.5e38");
+  for (std::int64_t key = 0; key < 20; ++key) call.sample.k.set({0, 0, key, 2}, 0);
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  EXPECT_TRUE(call.judged(*report)->ok());
+  int found = 0;
+  for (std::int64_t query = 0; query < 6; ++query) {
+    if (!std::isnan(call.dq.get({0, 0, query, 2}))) continue;
+    ++found;
+    call.dq.set({0, 0, query, 2}, 1);  // what is finite can only be 0
+    const auto verdict = call.judged(*report);
+    EXPECT_EQ(verdict->dq->mismatches, 1);
+    EXPECT_EQ(verdict->dq->at, (std::array<std::int64_t, 4>{0, 0, query, 2}));
+    call.dq.set({0, 0, query, 2}, 0);
+    EXPECT_TRUE(call.judged(*report)->ok());
+  }
+  EXPECT_GT(found, 0) << "this test needs a NaN";
 }
 
 TEST(BackwardJudge, MistakesOfWholeKernelsAreCaught) {

@@ -139,9 +139,9 @@ Result<Timed> time_problem(const Problem& problem, const Request& request, const
     return done.refusal();
   if (problem.grad) {
     // Backward rows are timed on the o and lse of whichever forward would be chosen, itself timed or not.
-    auto before = Runner::make(forward, session, "");
-    if (!before) return before.refusal();
-    if (const auto done = verify(timed, problem, &*before, request, *data, session, progress); !done)
+    auto chosen = PassRunners::make(problem, session, "");
+    if (!chosen) return chosen.refusal();
+    if (const auto done = verify(timed, problem, &chosen->forward, request, *data, session, progress); !done)
       return done.refusal();
   }
   bool right = true;

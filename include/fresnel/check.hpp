@@ -82,6 +82,11 @@ struct Verdict {
 [[nodiscard]] Result<Verdict> check(const Problem& problem, const Inputs& inputs, const Outputs& result,
                                     const Roundings& roundings, Executor* executor = nullptr);
 
+/// The same where two kernels made the result: o and lse are judged by `forward`, gradients by `backward`, whose
+/// budgets begin with what `forward` allows o and lse to be off by.
+[[nodiscard]] Result<Verdict> check(const Problem& problem, const Inputs& inputs, const Outputs& result,
+                                    const Roundings& forward, const Roundings& backward, Executor* executor = nullptr);
+
 }  // namespace fresnel
 
 #pragma GCC visibility pop

@@ -18,7 +18,7 @@ namespace {
 
 /// One lane's part of the verdict, on a cache line of its own.
 struct alignas(64) Lane {
-  Judgement o, lse;
+  Tally o, lse;
 };
 
 /// What is judged, and by what.
@@ -51,17 +51,20 @@ void judge_row(const TrueRow<Real>& row, const Trial& trial, Lane& lane) {
 }
 
 template <class Real>
-Verdict verdict_on(const Trial& trial, Executor& executor) {
+Verdict verdict_on(const Trial& trial, Executor& executor, Shares& shares) {
   std::vector<Lane> lanes(static_cast<std::size_t>(executor.width()));
   for_each_true_row<Real>(trial.problem, trial.inputs, executor, [&](int lane, const TrueRow<Real>& row) {
     judge_row(row, trial, lanes[static_cast<std::size_t>(lane)]);
   });
-  Verdict verdict;
-  if (trial.lse) verdict.lse.emplace();
+  Lane all;
   for (const Lane& lane : lanes) {
-    merge(verdict.o, lane.o);
-    if (verdict.lse) merge(*verdict.lse, lane.lse);
+    merge(all.o, lane.o);
+    merge(all.lse, lane.lse);
   }
+  shares.o.add(all.o.shares);
+  shares.lse.add(all.lse.shares);
+  Verdict verdict{all.o.judgement, {}};
+  if (trial.lse) verdict.lse = all.lse.judgement;
   return verdict;
 }
 
@@ -165,9 +168,9 @@ Objection objection_to_roundings(const Roundings& roundings) {
 }
 
 Result<Verdict> judge_all(const Problem& problem, const Inputs& inputs, const Expected* expected, const Outputs& result,
-                          const Roundings& roundings, Executor* executor) {
+                          const PassRoundings& roundings, Executor* executor, Shares& shares) {
   if (const Status accepted = accept(problem, inputs); !accepted) return accepted.refusal();
-  Trial trial{problem, inputs, roundings, as_input(result.o), {}, expected};
+  Trial trial{problem, inputs, roundings.forward, as_input(result.o), {}, expected};
   if (result.lse) trial.lse = as_input(*result.lse);
   const DType wide = problem.dtype == DType::f64 ? DType::f64 : DType::f32;
   if (auto fault = objection_to_pair(problem, trial.o, "o", problem.dtype, trial.lse, "lse", wide))
@@ -181,15 +184,16 @@ Result<Verdict> judge_all(const Problem& problem, const Inputs& inputs, const Ex
   }
   const JudgedGradients gradients = gradients_of(result, expected);
   if (auto fault = objection_to_gradients(problem, inputs, gradients)) return *std::move(fault);
-  if (auto fault = objection_to_roundings(roundings)) return *std::move(fault);
+  for (const Roundings* pass : {&roundings.forward, &roundings.backward})
+    if (auto fault = objection_to_roundings(*pass)) return *std::move(fault);
   Executor& team = executor != nullptr ? *executor : default_executor();
-  Verdict verdict =
-      problem.dtype == DType::f64 ? verdict_on<long double>(trial, team) : verdict_on<double>(trial, team);
+  Verdict verdict = problem.dtype == DType::f64 ? verdict_on<long double>(trial, team, shares)
+                                                : verdict_on<double>(trial, team, shares);
   if (!gradients.any()) return verdict;
   if (problem.dtype == DType::f64) {
-    judge_gradients<long double>(problem, inputs, roundings, gradients, team, verdict);
+    judge_gradients<long double>(problem, inputs, roundings, gradients, team, verdict, shares);
   } else {
-    judge_gradients<double>(problem, inputs, roundings, gradients, team, verdict);
+    judge_gradients<double>(problem, inputs, roundings, gradients, team, verdict, shares);
   }
   return verdict;
 }
@@ -198,12 +202,31 @@ Result<Verdict> judge_all(const Problem& problem, const Inputs& inputs, const Ex
 
 Result<Verdict> check(const Problem& problem, const Inputs& inputs, const Outputs& result, const Roundings& roundings,
                       Executor* executor) {
-  return judge_all(problem, inputs, nullptr, result, roundings, executor);
+  return check(problem, inputs, result, roundings, roundings, executor);
+}
+
+Result<Verdict> check(const Problem& problem, const Inputs& inputs, const Outputs& result, const Roundings& forward,
+                      const Roundings& backward, Executor* executor) {
+  Shares unasked;
+  return judge_all(problem, inputs, nullptr, result, {forward, backward}, executor, unasked);
+}
+
+Result<Verdict> check_with_shares(const Problem& problem, const Inputs& inputs, const Outputs& result,
+                                  const Roundings& forward, const Roundings& backward, Executor* executor,
+                                  Shares& shares) {
+  return judge_all(problem, inputs, nullptr, result, {forward, backward}, executor, shares);
 }
 
 Result<Verdict> check_against(const Problem& problem, const Inputs& inputs, const Expected& expected,
                               const Outputs& result, const Roundings& roundings, Executor* executor) {
-  return judge_all(problem, inputs, &expected, result, roundings, executor);
+  return check_against(problem, inputs, expected, result, roundings, roundings, executor);
+}
+
+Result<Verdict> check_against(const Problem& problem, const Inputs& inputs, const Expected& expected,
+                              const Outputs& result, const Roundings& forward, const Roundings& backward,
+                              Executor* executor) {
+  Shares unasked;
+  return judge_all(problem, inputs, &expected, result, {forward, backward}, executor, unasked);
 }
 
 }  // namespace fresnel

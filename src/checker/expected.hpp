@@ -25,5 +25,8 @@ struct Expected {
 [[nodiscard]] Result<Verdict> check_against(const Problem& problem, const Inputs& inputs, const Expected& expected,
                                             const Outputs& result, const Roundings& roundings,
                                             Executor* executor = nullptr);
+[[nodiscard]] Result<Verdict> check_against(const Problem& problem, const Inputs& inputs, const Expected& expected,
+                                            const Outputs& result, const Roundings& forward, const Roundings& backward,
+                                            Executor* executor = nullptr);
 
 }  // namespace fresnel

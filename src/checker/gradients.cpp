@@ -19,11 +19,13 @@ namespace {
 /// Numbers for each element of a tensor's rows, as sums grow.
 struct Sums {
   std::vector<double> error, probable, size;
+  std::vector<char> unpromised;
   void assign(std::int64_t count) {
     for (std::vector<double>* array : {&error, &probable, &size}) array->assign(index(count), 0.0);
+    unpromised.assign(index(count), 0);
   }
-  /// Adds one product by |b| to each of `width` elements from `first` on. Without a bound the factor may be infinite or
-  /// NaN, and so is its product with any b, zero included.
+  /// Adds one product by |b| to each of `width` elements from `first` on. Zeros meet infinite errors as nothing where
+  /// the result is finite, and as NaN where it is not.
   void add(std::int64_t first, const double* b, std::int64_t width, double worst, double likely, double most) {
     if (std::isfinite(most)) {
       for (std::int64_t d = 0; d < width; ++d) {
@@ -34,16 +36,21 @@ struct Sums {
       }
       return;
     }
-    for (std::int64_t d = 0; d < width; ++d)
-      error[index(first + d)] = probable[index(first + d)] = size[index(first + d)] =
-          std::numeric_limits<double>::infinity();
+    for (std::int64_t d = 0; d < width; ++d) {
+      if (b[d] != 0) {
+        error[index(first + d)] = probable[index(first + d)] = size[index(first + d)] =
+            std::numeric_limits<double>::infinity();
+      } else {
+        unpromised[index(first + d)] = 1;
+      }
+    }
   }
 };
 
 /// What every lane reads.
 struct Trial {
   const Problem& problem;
-  const Roundings& roundings;
+  const PassRoundings& roundings;
   const JudgedGradients& gradients;
 };
 
@@ -52,6 +59,7 @@ template <class Real>
 struct SlopePart {
   Real truth = 0;
   double error = 0, probable = 0, size = 0, terms = 0;
+  bool unpromised = false;
 };
 
 template <class Real>
@@ -67,12 +75,12 @@ class Judge final : public GradientVisitor<Real> {
   void visit(const TrueGradientRow<Real>& row) override;
   void visit(const TrueGradientHead<Real>& head) override;
 
-  Judgement dq, dk, dv;
+  Tally dq, dk, dv;
 
  private:
   void start();
   void add_pairs(const TrueGradientRow<Real>& row);
-  void judge_element(Judgement& judgement, const JudgedGradient& gradient, Real truth, GradientSum sum, double probable,
+  void judge_element(Tally& tally, const JudgedGradient& gradient, Real truth, GradientSum sum, double probable,
                      const std::array<std::int64_t, 4>& at);
 
   const Trial& trial_;
@@ -103,15 +111,15 @@ template <class Real>
 void Judge<Real>::add_pairs(const TrueGradientRow<Real>& row) {
   const Problem& problem = trial_.problem;
   const RowFacts& facts = row.forward->facts;
-  const Budget budget = budget_of(facts, trial_.roundings);
+  const Budget budget = budget_of(facts, trial_.roundings.forward);
   p_ = to_double(row.p);
   dp_ = to_double(row.dp);
   ds_ = to_double(row.ds);
   factors_ = to_double(row.factors);
   const GradientFacts gradient{facts,   budget, p_, dp_, row.dp_sizes, ds_, factors_, static_cast<double>(row.delta),
                                row.dout};
-  const GradientErrors worst = gradient_errors_of(gradient, trial_.roundings, false);
-  const GradientErrors likely = gradient_errors_of(gradient, trial_.roundings, true);
+  const GradientErrors worst = gradient_errors_of(gradient, trial_.roundings.backward, false);
+  const GradientErrors likely = gradient_errors_of(gradient, trial_.roundings.backward, true);
   SlopePart<Real>& slope = slopes_[index(row.batch * problem.heads_q + row.head)];
   for (std::size_t at = 0; at < p_.size(); ++at) {
     const std::int64_t key = row.forward->keys.first + static_cast<std::int64_t>(at);
@@ -127,23 +135,23 @@ void Judge<Real>::add_pairs(const TrueGradientRow<Real>& row) {
     p_factors_[index(key)] += p_[at] + worst.p[at];
     ++terms_[index(key)];
     const auto away = std::abs(static_cast<double>(key - row.position));
-    const auto at_distance = [&](double bound) { return std::isfinite(bound) ? away * bound : bound; };
-    slope.error += at_distance(worst.ds[at]);
-    slope.probable += at_distance(likely.ds[at]);
-    slope.size += at_distance(std::abs(ds_[at]) + worst.ds[at]);
+    slope.error += away == 0 ? 0 : away * worst.ds[at];
+    slope.probable += away == 0 ? 0 : away * likely.ds[at];
+    slope.size += away == 0 ? 0 : away * (std::abs(ds_[at]) + worst.ds[at]);
+    slope.unpromised |= away == 0 && !std::isfinite(worst.ds[at]);
     ++slope.terms;
   }
 }
 
 template <class Real>
-void Judge<Real>::judge_element(Judgement& judgement, const JudgedGradient& gradient, Real truth, GradientSum sum,
+void Judge<Real>::judge_element(Tally& tally, const JudgedGradient& gradient, Real truth, GradientSum sum,
                                 double probable, const std::array<std::int64_t, 4>& at) {
   if (gradient.expected) truth = static_cast<Real>(element_of(*gradient.expected, at));
   sum.truth = static_cast<double>(truth);
   const GradientAllowance found =
-      allowance_of(sum, probable, trial_.roundings, truth_unit<Real>(), trial_.problem.dtype);
+      allowance_of(sum, probable, trial_.roundings.backward, truth_unit<Real>(), trial_.problem.dtype);
   const Allowance allowance{found.worst, found.probable, found.overflow};
-  judge(judgement, error_of(element_of(*gradient.result, at), truth, sum.terms == 0, allowance), allowance, at);
+  judge(tally, error_of(element_of(*gradient.result, at), truth, sum.terms == 0, allowance), allowance, at);
 }
 
 template <class Real>
@@ -154,22 +162,24 @@ void Judge<Real>::visit(const TrueGradientRow<Real>& row) {
   if (!row.p.empty()) add_pairs(row);
   for (std::int64_t d = 0; trial_.gradients.dq.result && d < problem.head_dim; ++d)
     judge_element(dq, trial_.gradients.dq, row.dq[index(d)],
-                  {0, query_.error[index(d)], query_.size[index(d)], query_factors_, static_cast<double>(row.p.size())},
+                  {0, query_.error[index(d)], query_.size[index(d)], query_factors_, static_cast<double>(row.p.size()),
+                   query_.unpromised[index(d)] != 0},
                   query_.probable[index(d)], {row.batch, row.head, row.query, d});
 }
 
 template <class Real>
 void Judge<Real>::visit(const TrueGradientHead<Real>& head) {
   const Problem& problem = trial_.problem;
-  const auto judge_rows = [&](Judgement& judgement, const JudgedGradient& gradient, std::span<const Real> truths,
+  const auto judge_rows = [&](Tally& tally, const JudgedGradient& gradient, std::span<const Real> truths,
                               const Sums& sums, const std::vector<double>& factors, std::int64_t width) {
     if (!gradient.result) return;
     for (std::int64_t key = 0; key < problem.keys; ++key) {
       for (std::int64_t d = 0; d < width; ++d) {
         const std::size_t at = index(key * width + d);
-        judge_element(judgement, gradient, truths[at],
-                      {0, sums.error[at], sums.size[at], factors[index(key)], terms_[index(key)]}, sums.probable[at],
-                      {head.batch, head.head_kv, key, d});
+        judge_element(
+            tally, gradient, truths[at],
+            {0, sums.error[at], sums.size[at], factors[index(key)], terms_[index(key)], sums.unpromised[at] != 0},
+            sums.probable[at], {head.batch, head.head_kv, key, d});
       }
     }
   };
@@ -183,12 +193,12 @@ void Judge<Real>::visit(const TrueGradientHead<Real>& head) {
 
 /// Slopes per head are summed over the batch.
 template <class Real>
-Judgement judge_slopes(const Trial& trial, const std::vector<SlopePart<Real>>& parts) {
+Tally judge_slopes(const Trial& trial, const std::vector<SlopePart<Real>>& parts) {
   const Problem& problem = trial.problem;
   const JudgedGradient& gradient = trial.gradients.dslopes;
   const bool shared = problem.alibi_slopes == AlibiSlopes::per_head;
   const DType wide = problem.dtype == DType::f64 ? DType::f64 : DType::f32;
-  Judgement judgement;
+  Tally tally;
   const std::int64_t count = shared ? problem.heads_q : problem.batch * problem.heads_q;
   for (std::int64_t place = 0; place < count; ++place) {
     SlopePart<Real> sum;
@@ -198,25 +208,27 @@ Judgement judge_slopes(const Trial& trial, const std::vector<SlopePart<Real>>& p
       sum.probable += parts[at].probable;
       sum.size += parts[at].size;
       sum.terms += parts[at].terms;
+      sum.unpromised |= parts[at].unpromised;
     }
     const std::int64_t batch = place / problem.heads_q, head = place % problem.heads_q;
     const std::array<std::int64_t, 4> element =
         shared ? std::array<std::int64_t, 4>{head, 0, 0, 0} : std::array<std::int64_t, 4>{batch, head, 0, 0};
     if (gradient.expected) sum.truth = static_cast<Real>(element_of(*gradient.expected, element));
-    const GradientAllowance found = allowance_of({static_cast<double>(sum.truth), sum.error, sum.size, 0, sum.terms},
-                                                 sum.probable, trial.roundings, truth_unit<Real>(), wide);
+    const GradientAllowance found =
+        allowance_of({static_cast<double>(sum.truth), sum.error, sum.size, 0, sum.terms, sum.unpromised}, sum.probable,
+                     trial.roundings.backward, truth_unit<Real>(), wide);
     const Allowance allowance{found.worst, found.probable, found.overflow};
-    judge(judgement, error_of(element_of(*gradient.result, element), sum.truth, sum.terms == 0, allowance), allowance,
+    judge(tally, error_of(element_of(*gradient.result, element), sum.truth, sum.terms == 0, allowance), allowance,
           {shared ? -1 : batch, head, -1, -1});
   }
-  return judgement;
+  return tally;
 }
 
 }  // namespace
 
 template <class Real>
-void judge_gradients(const Problem& problem, const Inputs& inputs, const Roundings& roundings,
-                     const JudgedGradients& gradients, Executor& executor, Verdict& verdict) {
+void judge_gradients(const Problem& problem, const Inputs& inputs, const PassRoundings& roundings,
+                     const JudgedGradients& gradients, Executor& executor, Verdict& verdict, Shares& shares) {
   const Trial trial{problem, roundings, gradients};
   std::vector<SlopePart<Real>> slopes(index(problem.batch * problem.heads_q));
   std::vector<std::unique_ptr<Judge<Real>>> lanes(static_cast<std::size_t>(executor.width()));
@@ -224,22 +236,27 @@ void judge_gradients(const Problem& problem, const Inputs& inputs, const Roundin
   for_each_true_gradient<Real>(problem, inputs, executor, [&](int lane) -> GradientVisitor<Real>& {
     return *lanes[static_cast<std::size_t>(lane)];
   });
-  const auto merged = [&](const JudgedGradient& gradient, Judgement Judge<Real>::*part) {
-    std::optional<Judgement> all;
-    if (!gradient.result) return all;
-    all.emplace();
-    for (const auto& lane : lanes) merge(*all, (*lane).*part);
-    return all;
+  const auto merged = [&](const JudgedGradient& gradient, Tally Judge<Real>::*part, ShareCounts& counts) {
+    std::optional<Judgement> judgement;
+    if (!gradient.result) return judgement;
+    Tally all;
+    for (const auto& lane : lanes) merge(all, (*lane).*part);
+    counts.add(all.shares);
+    judgement = all.judgement;
+    return judgement;
   };
-  verdict.dq = merged(gradients.dq, &Judge<Real>::dq);
-  verdict.dk = merged(gradients.dk, &Judge<Real>::dk);
-  verdict.dv = merged(gradients.dv, &Judge<Real>::dv);
-  if (gradients.dslopes.result) verdict.dalibi_slopes = judge_slopes(trial, slopes);
+  verdict.dq = merged(gradients.dq, &Judge<Real>::dq, shares.dq);
+  verdict.dk = merged(gradients.dk, &Judge<Real>::dk, shares.dk);
+  verdict.dv = merged(gradients.dv, &Judge<Real>::dv, shares.dv);
+  if (!gradients.dslopes.result) return;
+  const Tally all = judge_slopes(trial, slopes);
+  shares.dalibi_slopes.add(all.shares);
+  verdict.dalibi_slopes = all.judgement;
 }
 
-template void judge_gradients<double>(const Problem&, const Inputs&, const Roundings&, const JudgedGradients&,
-                                      Executor&, Verdict&);
-template void judge_gradients<long double>(const Problem&, const Inputs&, const Roundings&, const JudgedGradients&,
-                                           Executor&, Verdict&);
+template void judge_gradients<double>(const Problem&, const Inputs&, const PassRoundings&, const JudgedGradients&,
+                                      Executor&, Verdict&, Shares&);
+template void judge_gradients<long double>(const Problem&, const Inputs&, const PassRoundings&, const JudgedGradients&,
+                                           Executor&, Verdict&, Shares&);
 
 }  // namespace fresnel

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "checker/shares.hpp"
 #include "fresnel/check.hpp"
 
 namespace fresnel {
@@ -19,14 +20,20 @@ struct JudgedGradients {
   [[nodiscard]] bool any() const { return dq.result || dk.result || dv.result || dslopes.result; }
 };
 
-/// Adds the judgements of gradients to a verdict. Real is double or long double.
-template <class Real>
-void judge_gradients(const Problem& problem, const Inputs& inputs, const Roundings& roundings,
-                     const JudgedGradients& gradients, Executor& executor, Verdict& verdict);
+/// What each pass rounds: the backward reads the o and lse that the forward left.
+struct PassRoundings {
+  const Roundings& forward;
+  const Roundings& backward;
+};
 
-extern template void judge_gradients<double>(const Problem&, const Inputs&, const Roundings&, const JudgedGradients&,
-                                             Executor&, Verdict&);
-extern template void judge_gradients<long double>(const Problem&, const Inputs&, const Roundings&,
-                                                  const JudgedGradients&, Executor&, Verdict&);
+/// Adds the judgements of gradients to a verdict, and their shares to `shares`. Real is double or long double.
+template <class Real>
+void judge_gradients(const Problem& problem, const Inputs& inputs, const PassRoundings& roundings,
+                     const JudgedGradients& gradients, Executor& executor, Verdict& verdict, Shares& shares);
+
+extern template void judge_gradients<double>(const Problem&, const Inputs&, const PassRoundings&,
+                                             const JudgedGradients&, Executor&, Verdict&, Shares&);
+extern template void judge_gradients<long double>(const Problem&, const Inputs&, const PassRoundings&,
+                                                  const JudgedGradients&, Executor&, Verdict&, Shares&);
 
 }  // namespace fresnel

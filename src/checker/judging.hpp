@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "checker/shares.hpp"
 #include "fresnel/check.hpp"
 #include "runtime/half.hpp"
 #include "semantics/budget.hpp"
@@ -43,11 +44,18 @@ inline double share_of(double error, double budget) {
   return std::isinf(error) || !(budget > 0) ? std::numeric_limits<double>::infinity() : error / budget;
 }
 
+/// A judgement in the making.
+struct Tally {
+  Judgement judgement;
+  ShareCounts shares;
+};
+
 /// Adds one element to the verdict on its tensor. Ties of the largest share go to the first index, so that the order in
 /// which elements arrive changes nothing.
-inline void judge(Judgement& judgement, double error, const Allowance& allowance,
-                  const std::array<std::int64_t, 4>& at) {
+inline void judge(Tally& tally, double error, const Allowance& allowance, const std::array<std::int64_t, 4>& at) {
+  Judgement& judgement = tally.judgement;
   const double share = share_of(error, allowance.worst), probable = share_of(error, allowance.probable);
+  tally.shares.add(share);
   ++judgement.count;
   if (share > 1) ++judgement.mismatches;
   if (probable > 1) ++judgement.mismatches_probable;
@@ -59,7 +67,10 @@ inline void judge(Judgement& judgement, double error, const Allowance& allowance
   }
 }
 
-inline void merge(Judgement& all, const Judgement& part) {
+inline void merge(Tally& into, const Tally& from) {
+  into.shares.add(from.shares);
+  Judgement& all = into.judgement;
+  const Judgement& part = from.judgement;
   all.count += part.count;
   all.mismatches += part.mismatches;
   all.mismatches_probable += part.mismatches_probable;

@@ -51,12 +51,6 @@ struct Outcome {
   [[nodiscard]] bool ok() const { return (!verdict || verdict->ok()) && (!expected || expected->ok()); }
 };
 
-/// Five products of matrices for each two of the forward, widths D and Dv as they fall.
-double backward_operations(const Problem& problem, double forward) {
-  const auto wide = static_cast<double>(problem.head_dim), deep = static_cast<double>(problem.value_dim);
-  return forward * (3 * wide + 2 * deep) / (wide + deep);
-}
-
 /// Faults of OUT that can be found before anything is computed.
 Status acceptable_out(const Text& out, const std::string& case_path) {
   if (!out) return Done{};
@@ -86,15 +80,16 @@ Expected expected_of(const Case& given) {
 Status judge(CaseRun& run, const Session& session, Outcome& outcome) {
   Progress progress;
   progress.say("judging");
-  const Roundings roundings = roundings_of(outcome.plan);
+  const Roundings forward = roundings_of(outcome.plan);
+  const Roundings backward = outcome.gradients ? roundings_of(outcome.gradients->plan) : forward;
   Executor* const team = session.executor.get();
-  const auto verdict = check(run.problem, run.inputs(), run.outputs(), roundings, team);
+  const auto verdict = check(run.problem, run.inputs(), run.outputs(), forward, backward, team);
   if (!verdict) return verdict.refusal();
   outcome.verdict = *verdict;
   const Expected expected = expected_of(run.given);
   if (!expected.o && !expected.lse && !expected.dq && !expected.dk && !expected.dv && !expected.dalibi_slopes)
     return Done{};
-  const auto compared = check_against(run.problem, run.inputs(), expected, run.outputs(), roundings, team);
+  const auto compared = check_against(run.problem, run.inputs(), expected, run.outputs(), forward, backward, team);
   if (!compared) return compared.refusal();
   outcome.expected = *compared;
   return Done{};

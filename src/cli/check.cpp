@@ -19,6 +19,7 @@
 #include "inputs/inputs.hpp"
 #include "io/results_file.hpp"
 #include "kernels/kernel.hpp"
+#include "planner/selection.hpp"
 
 namespace fresnel::cli {
 namespace {
@@ -33,10 +34,11 @@ struct Request {
 /// What was judged and how it went.
 struct Outcome {
   Problem problem;
-  Roundings roundings;
+  Roundings forward, backward;  ///< of what made o and lse, and of what made the gradients
   Verdict verdict;
-  std::string kernel;   ///< that ran; empty for a result file
-  std::string command;  ///< that does the same again; empty for a result file
+  std::string kernel;           ///< that ran; empty for a result file
+  std::string backward_kernel;  ///< the same for the gradients; empty where there are none
+  std::string command;          ///< that does the same again; empty for a result file
   bool guards_intact = true;
   [[nodiscard]] bool ok() const { return verdict.ok() && guards_intact; }
 };
@@ -66,42 +68,53 @@ Result<Outcome> judge_file(const Request& request, const Session& session) {
   progress.say("judging");
   const auto verdict = check(problem, run->inputs(), result->outputs(), *roundings, session.executor.get());
   if (!verdict) return verdict.refusal();
-  return Outcome{problem, *roundings, *verdict, {}, {}, true};
+  return Outcome{problem, *roundings, *roundings, *verdict, {}, {}, {}, true};
 }
 
 Result<Outcome> run_and_judge(const Request& request, const Session& session) {
   const auto problem = parse_problem(*request.problem);
   if (!problem) return problem.refusal();
   if (const Status valid = validate(*problem); !valid) return valid.refusal();
-  if (problem->grad)
-    return refuse("--problem", "grad",
-                  "a problem without it; gradients are judged for a CASE with dout and its RESULT");
   const auto seed = seed_number("--seed", request.seed.value_or("1"));
   if (!seed) return seed.refusal();
-  const std::string kind = request.inputs.value_or("normal");
-  auto runner = Runner::make(*problem, session, request.kernel.value_or(""));
-  if (!runner) return runner.refusal();
+  const std::string kind = request.inputs.value_or("normal"), asked = request.kernel.value_or("");
+  auto passes = PassRunners::make(*problem, session, asked);
+  if (!passes) return passes.refusal();
   auto data = make_inputs(*problem, kind, *seed);
   if (!data) return data.refusal();
-  const auto ran = runner->run(data->inputs(), data->outputs(), *session.executor);
-  if (!ran) return ran.refusal();
-  const auto roundings = request.roundings ? named_roundings(*request.roundings, *problem, session.machine)
-                                           : Result<Roundings>(roundings_of(runner->plan()));
-  if (!roundings) return roundings.refusal();
-  const auto verdict = check(*problem, data->inputs(), data->outputs(), *roundings, session.executor.get());
+  const Plan& plan = passes->forward.plan();
+  if (const auto ran = passes->forward.run(data->inputs(), data->outputs(), *session.executor); !ran)
+    return ran.refusal();
+  Roundings forward = roundings_of(plan), backward = forward;
+  std::string backward_kernel;
+  if (passes->backward) {
+    if (const auto ran = passes->backward->run(data->inputs(), data->outputs(), *session.executor); !ran)
+      return ran.refusal();
+    backward = roundings_of(passes->backward->plan());
+    backward_kernel = passes->backward->plan().kernel_name();
+  }
+  if (request.roundings) {
+    const auto named = named_roundings(*request.roundings, *problem, session.machine);
+    if (!named) return named.refusal();
+    forward = backward = *named;
+  }
+  const auto verdict = check(*problem, data->inputs(), data->outputs(), forward, backward, session.executor.get());
   if (!verdict) return verdict.refusal();
-  const std::string kernel(runner->plan().kernel_name());
-  const std::string command =
-      fmt::format("fresnel check --problem {} --inputs {} --seed {} --kernel {} --threads {}",
-                  shell_word(print(*problem)), shell_word(kind), *seed, shell_word(kernel), session.threads);
-  return Outcome{*problem, *roundings, *verdict, kernel, command, data->guards_intact()};
+  const std::string kernel(plan.kernel_name());
+  const std::string forced = requested_kernel(session.plan_options(asked));
+  const std::string command = fmt::format("fresnel check --problem {} --inputs {} --seed {} --kernel {} --threads {}",
+                                          shell_word(print(*problem)), shell_word(kind), *seed,
+                                          shell_word(forced.empty() ? kernel : forced), session.threads);
+  return Outcome{*problem, forward, backward, *verdict, kernel, backward_kernel, command, data->guards_intact()};
 }
 
 void print_for_people(const Outcome& outcome) {
   const Paint paint = Paint::of_stdout();
   fmt::print("problem    {}\n", print(outcome.problem));
   if (!outcome.kernel.empty()) fmt::print("kernel     {}\n", outcome.kernel);
-  fmt::print("roundings  {}\n\n{}\n", outcome.roundings.name, verdict_table(outcome.verdict, paint));
+  if (!outcome.backward_kernel.empty()) fmt::print("backward   {}\n", outcome.backward_kernel);
+  const std::string both = outcome.backward == outcome.forward ? "" : ", gradients " + outcome.backward.name;
+  fmt::print("roundings  {}{}\n\n{}\n", outcome.forward.name, both, verdict_table(outcome.verdict, paint));
   if (!outcome.guards_intact) fmt::print("the kernel wrote outside its outputs\n");
   const char* meaning =
       outcome.ok() ? "every value lies within its error budget" : "some values cannot be explained by rounding";
@@ -113,9 +126,11 @@ void print_json(const Outcome& outcome) {
   Json document = to_json(outcome.verdict);
   document["ok"] = outcome.ok();
   document["problem"] = print(outcome.problem);
-  document["roundings"] = to_json(outcome.roundings);
+  document["roundings"] = to_json(outcome.forward);
+  if (outcome.problem.grad) document["roundings_backward"] = to_json(outcome.backward);
   if (!outcome.kernel.empty()) {
     document["kernel"] = outcome.kernel;
+    if (!outcome.backward_kernel.empty()) document["backward_kernel"] = outcome.backward_kernel;
     document["guards_intact"] = outcome.guards_intact;
     document["command"] = outcome.command;
   }

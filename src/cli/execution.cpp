@@ -97,6 +97,11 @@ double visible_operations(const Problem& problem, const Inputs& inputs) {
   return pairs * static_cast<double>(problem.heads_q) * per_pair;
 }
 
+double backward_operations(const Problem& problem, double forward) {
+  const auto wide = static_cast<double>(problem.head_dim), deep = static_cast<double>(problem.value_dim);
+  return forward * (3 * wide + 2 * deep) / (wide + deep);
+}
+
 namespace {
 
 /// A figure for the threads in use: what all threads reached together, or less where fewer run.

@@ -55,6 +55,9 @@ struct Timing {
 /// 2 (D + Dv) per (query, key) pair that is visible, lengths included.
 [[nodiscard]] double visible_operations(const Problem& problem, const Inputs& inputs);
 
+/// The backward's, given the forward's: five products of matrices for each two, widths D and Dv as they fall.
+[[nodiscard]] double backward_operations(const Problem& problem, double forward);
+
 /// The least time the machine's measured ceilings allow.
 struct Floor {
   double seconds = 0;

@@ -4,6 +4,7 @@
 // A wrong result has no time.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <deque>
 #include <utility>
@@ -31,10 +32,11 @@ struct Request {
   bool json = false;
 };
 
-/// One kernel on one problem.
+/// One kernel on one problem, or on the pass of it that the kernel serves.
 struct Entry {
   Runner runner;
   Verdict verdict;
+  double operations = 0;
   bool guards_intact = true;
   std::vector<double> samples;
   [[nodiscard]] bool right() const { return verdict.ok() && guards_intact; }
@@ -43,13 +45,22 @@ struct Entry {
 struct Timed {
   std::string problem;
   std::deque<Entry> entries;
-  double operations = 0;
 };
 
+/// Does a kernel asked for by name belong to the other pass of a problem with gradients?
+bool serves_other_pass(const std::string& name, bool backward) {
+  const Kernel* const row = find_kernel(name);  // null: a control, which runs forward
+  return backward != (row != nullptr && row->domain.required.has(Feature::grad));
+}
+
 /// The kernels asked for, or every built row whose domain holds the problem; a named kernel that refuses is a refusal.
-Result<std::vector<std::string>> candidates(const Problem& problem, const Request& request, const Session& session) {
-  if (!request.kernels.empty()) return request.kernels;
+/// Of the names, those that serve this pass where there are two.
+Result<std::vector<std::string>> candidates(const Problem& problem, bool two_passes, const Request& request,
+                                            const Session& session) {
   std::vector<std::string> names;
+  for (const std::string& name : request.kernels)
+    if (!two_passes || !serves_other_pass(name, problem.grad)) names.push_back(name);
+  if (!request.kernels.empty()) return names;
   for (const Kernel& kernel : catalogue())
     if (kernel.run != nullptr && serves(kernel, problem, session.machine)) names.emplace_back(kernel.name);
   if (!names.empty()) return names;
@@ -58,19 +69,43 @@ Result<std::vector<std::string>> candidates(const Problem& problem, const Reques
   return std::vector<std::string>{std::string(planned->kernel_name())};
 }
 
-Result<Done> verify(Timed& timed, const Problem& problem, const std::vector<std::string>& kernels,
-                    GeneratedInputs& data, const Session& session, Progress& progress) {
-  for (const std::string& kernel : kernels) {
+/// Runs one kernel on outputs full of NaN, so that it is not judged by what the one before it wrote, and judges what it
+/// wrote. `before`: the forward that a backward builds upon.
+Result<Entry> verified(const Problem& problem, const std::string& kernel, Runner* before, GeneratedInputs& data,
+                       const Session& session) {
+  auto runner = Runner::make(problem, session, kernel);
+  if (!runner) return runner.refusal();
+  data.reset_outputs();
+  Outputs outputs = data.outputs();
+  if (!problem.grad)
+    for (auto* gradient : {&outputs.dq, &outputs.dk, &outputs.dv, &outputs.dalibi_slopes}) gradient->reset();
+  for (Runner* pass : {before, &*runner}) {
+    if (pass == nullptr) continue;
+    const auto ran = pass->run(data.inputs(), outputs, *session.executor);
+    if (!ran) return ran.refusal();
+  }
+  const Roundings own = roundings_of(runner->plan());
+  const Roundings forward = before != nullptr ? roundings_of(before->plan()) : own;
+  const auto verdict = check(problem, data.inputs(), outputs, forward, own, session.executor.get());
+  if (!verdict) return verdict.refusal();
+  const double operations = visible_operations(problem, data.inputs());
+  return Entry{std::move(*runner),
+               *verdict,
+               problem.grad ? backward_operations(problem, operations) : operations,
+               data.guards_intact(),
+               {}};
+}
+
+/// Every kernel of one pass.
+Result<Done> verify(Timed& timed, const Problem& problem, Runner* before, const Request& request, GeneratedInputs& data,
+                    const Session& session, Progress& progress) {
+  const auto kernels = candidates(problem, data.problem().grad, request, session);
+  if (!kernels) return kernels.refusal();
+  for (const std::string& kernel : *kernels) {
     progress.say(fmt::format("checking {} on {}", kernel, timed.problem));
-    auto runner = Runner::make(problem, session, kernel);
-    if (!runner) return runner.refusal();
-    data.reset_outputs();  // a kernel that writes nothing must not be judged by what the one before it wrote
-    const auto first = runner->run(data.inputs(), data.outputs(), *session.executor);
-    if (!first) return first.refusal();
-    const auto verdict =
-        check(problem, data.inputs(), data.outputs(), roundings_of(runner->plan()), session.executor.get());
-    if (!verdict) return verdict.refusal();
-    timed.entries.push_back({std::move(*runner), *verdict, data.guards_intact(), {}});
+    auto entry = verified(problem, kernel, before, data, session);
+    if (!entry) return entry.refusal();
+    timed.entries.push_back(std::move(*entry));
   }
   return Done{};
 }
@@ -92,17 +127,22 @@ Result<Done> sample(Timed& timed, GeneratedInputs& data, const Session& session,
 }
 
 Result<Timed> time_problem(const Problem& problem, const Request& request, const Session& session, Progress& progress) {
-  if (problem.grad)
-    return refuse("PROBLEM", "grad", "a problem without it; `fresnel attend` times the backward of a case");
-  const auto kernels = candidates(problem, request, session);
-  if (!kernels) return kernels.refusal();
   constexpr std::uint64_t seed = 1;
   auto data = make_inputs(problem, request.inputs, seed);
   if (!data) return data.refusal();
   Timed timed;
   timed.problem = print(problem);
-  timed.operations = visible_operations(problem, data->inputs());
-  if (const auto done = verify(timed, problem, *kernels, *data, session, progress); !done) return done.refusal();
+  Problem forward = problem;
+  forward.grad = false;
+  if (const auto done = verify(timed, forward, nullptr, request, *data, session, progress); !done)
+    return done.refusal();
+  if (problem.grad) {
+    // Backward rows are timed on the o and lse of whichever forward would be chosen, itself timed or not.
+    auto chosen = PassRunners::make(problem, session, "");
+    if (!chosen) return chosen.refusal();
+    if (const auto done = verify(timed, problem, &chosen->forward, request, *data, session, progress); !done)
+      return done.refusal();
+  }
   bool right = true;
   for (const Entry& entry : timed.entries) right = right && entry.right();
   if (!right) return timed;
@@ -110,9 +150,22 @@ Result<Timed> time_problem(const Problem& problem, const Request& request, const
   return timed;
 }
 
+bool is_backward(const Entry& entry) { return entry.runner.plan().problem.grad; }
+
+/// Of everything that the kernel itself wrote.
+double largest_share(const Entry& entry) {
+  const Verdict& verdict = entry.verdict;
+  if (!is_backward(entry)) return verdict.o.max_share;
+  double largest = 0;
+  for (const auto& gradient : {verdict.dq, verdict.dk, verdict.dv, verdict.dalibi_slopes})
+    if (gradient) largest = std::max(largest, gradient->max_share);
+  return largest;
+}
+
 Json row_of(const Timed& timed, const Entry& entry, const Session& session) {
   const Plan& plan = entry.runner.plan();
   Json row{{"problem", timed.problem}, {"kernel", plan.kernel_name()}, {"threads", session.threads}};
+  row["pass"] = is_backward(entry) ? "backward" : "forward";
   row["ok"] = entry.right();
   row["check"] = to_json(entry.verdict);
   const char* const fields[] = {"median_seconds", "tflops", "gbps", "share_of_floor"};
@@ -121,9 +174,9 @@ Json row_of(const Timed& timed, const Entry& entry, const Session& session) {
     return row;
   }
   const double median = Timing{entry.samples, true}.median();
-  const auto floor = floor_of(plan, timed.operations, session);
+  const auto floor = floor_of(plan, entry.operations, session);
   row["median_seconds"] = median;
-  row["tflops"] = number(timed.operations / median * 1e-12);
+  row["tflops"] = number(entry.operations / median * 1e-12);
   row["gbps"] = number(plan.cost.bytes / median * 1e-9);
   row["share_of_floor"] = floor ? number(floor->share(median)) : Json(nullptr);
   row["samples"] = entry.samples;
@@ -146,12 +199,12 @@ void print_for_people(const std::deque<Timed>& all, const Session& session) {
     for (const Entry& entry : timed.entries) {
       const Plan& plan = entry.runner.plan();
       std::vector<std::string> cells{std::string(plan.kernel_name()), paint.verdict(entry.right()),
-                                     percent(entry.verdict.o.max_share)};
+                                     percent(largest_share(entry))};
       if (!entry.samples.empty()) {
         const double median = Timing{entry.samples, true}.median();
-        const auto floor = floor_of(plan, timed.operations, session);
+        const auto floor = floor_of(plan, entry.operations, session);
         cells.insert(cells.end(), {seconds(median), grouped(static_cast<std::int64_t>(entry.samples.size())),
-                                   rate(timed.operations / median), bytes(plan.cost.bytes / median) + "/s",
+                                   rate(entry.operations / median), bytes(plan.cost.bytes / median) + "/s",
                                    floor ? percent(floor->share(median)) : "not measured"});
       }
       table.add(std::move(cells));

@@ -37,6 +37,7 @@ struct GradientSum {
   double size = 0;     ///< sum (|a_j| + e_j) |b_j|
   double factors = 0;  ///< sum |a_j| + e_j, which subnormal b_j are lost times where they are flushed
   double terms = 0;
+  bool unpromised = false;  ///< some b_j is 0 where nothing is promised of a_j, and infinity times 0 is NaN
 };
 
 /// What one element may be off by when it is stored as `dtype`, and whether an infinity is right. A sum without terms

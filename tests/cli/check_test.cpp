@@ -9,6 +9,7 @@
 
 #include "cli/program.hpp"
 #include "cli/tensor_file.hpp"
+#include "inputs/inputs.hpp"
 
 namespace fresnel::test {
 namespace {
@@ -59,10 +60,50 @@ TEST(Check, ATamperedGradientIsFoundWhereItIs) {
   }
 }
 
-TEST(Check, SeededGradientsAreRefusedByName) {
-  const Outcome run = fresnel({"check", "--problem", "b1 h1 q2 k2 d4 f32 grad", "--json"});
-  EXPECT_EQ(run.code, 2) << shown(run);
-  EXPECT_EQ(run.json()["error"]["given"], "grad") << shown(run);
+TEST(Check, SeededGradientsAreJudgedEachPassByItsOwnRow) {
+  const std::string problem = "b2 h4/2 q17 k33 d24/40 bf16 causal w16,- cap5 alibi lens bshd grad";
+  const Outcome run = fresnel({"check", "--problem", problem, "--inputs", "uniform", "--seed", "7", "--json"});
+  EXPECT_EQ(run.code, 0) << shown(run);
+  Json json = run.json();
+  EXPECT_EQ(json["kernel"], "cpu.flash");
+  EXPECT_EQ(json["backward_kernel"], "cpu.reference_backward");
+  EXPECT_EQ(json["roundings"]["name"], "cpu.flash");
+  EXPECT_EQ(json["roundings_backward"]["name"], "cpu.reference_backward");
+  EXPECT_TRUE(json["guards_intact"].get<bool>());
+  EXPECT_EQ(json["outputs"]["o"]["count"], 2 * 4 * 17 * 40);
+  EXPECT_EQ(json["outputs"]["dq"]["count"], 2 * 4 * 17 * 24);
+  EXPECT_EQ(json["outputs"]["dk"]["count"], 2 * 2 * 33 * 24);
+  EXPECT_EQ(json["outputs"]["dv"]["count"], 2 * 2 * 33 * 40);
+  EXPECT_EQ(json["outputs"]["dalibi_slopes"]["count"], 4);
+  const Outcome table = fresnel({"check", "--problem", problem});
+  EXPECT_EQ(table.code, 0) << shown(table);
+  for (const char* word : {"cpu.flash, gradients cpu.reference_backward", "dq", "dalibi_slopes", "RIGHT"})
+    EXPECT_NE(table.out.find(word), std::string::npos) << word << shown(table);
+}
+
+TEST(Check, AKernelForcedOnOnePassIsInTheCommandThatRunsItAgain) {
+  for (const auto& [forced, forward] : {std::pair("cpu.naive", "cpu.naive"), {"cpu.reference_backward", "cpu.flash"}}) {
+    Json json = fresnel({"check", "--problem", "b1 h1 q5 k9 d8 f32 grad", "--kernel", forced, "--json"}).json();
+    EXPECT_EQ(json["kernel"], forward);
+    EXPECT_EQ(json["backward_kernel"], "cpu.reference_backward");
+    EXPECT_NE(json["command"].get<std::string>().find(std::string("--kernel ") + forced), std::string::npos);
+  }
+}
+
+TEST(Check, SeededGradientsOfEveryKindOfInputs) {
+  for (const InputKind& kind : input_kinds()) {
+    const Outcome run = fresnel({"check", "--problem", "b2 h2/1 q19 k37 d16 f32 causal lens grad", "--inputs",
+                                 std::string(kind.name), "--json"});
+    EXPECT_EQ(run.code, 0) << kind.name << shown(run);
+  }
+}
+
+TEST(Check, AWrongForwardIsWrongBesideItsGradients) {
+  const Outcome run =
+      fresnel({"check", "--problem", "b1 h1 q8 k32 d32 f32 grad", "--kernel", "control.base_two_lse", "--json"});
+  EXPECT_EQ(run.code, 1) << shown(run);
+  EXPECT_EQ(run.json()["outputs"]["lse"]["mismatches"], 8) << shown(run);
+  EXPECT_GT(run.json()["outputs"]["dq"]["mismatches"], 0) << "gradients that were made from it";
 }
 
 TEST(Check, OneTamperedValueIsFoundWhereItIs) {

@@ -49,8 +49,52 @@ TEST(Time, TableForPeople) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
 }
 
+/// Operations as a row counts them.
+double operations(const Json& row) { return row["tflops"].get<double>() * row["median_seconds"].get<double>(); }
+
+TEST(Time, BothPassesOfAProblemWithGradients) {
+  const std::string problem = "b1 h2/1 q33 k40 d24 f32 causal alibi grad";
+  const Outcome run = fresnel({"time", problem, "--seconds", "0.01", "--json"});
+  ASSERT_EQ(run.code, 0) << shown(run);
+  Json rows = run.json()["rows"];
+  ASSERT_EQ(rows.size(), 3u) << shown(run);
+  const char* const kernels[] = {"cpu.flash", "cpu.naive", "cpu.reference_backward"};
+  for (std::size_t at = 0; at < 3; ++at) {
+    EXPECT_EQ(rows[at]["kernel"], kernels[at]);
+    EXPECT_EQ(rows[at]["problem"], problem);
+    EXPECT_EQ(rows[at]["pass"], at == 2 ? "backward" : "forward");
+    EXPECT_EQ(rows[at]["check"]["outputs"].contains("dalibi_slopes"), at == 2) << shown(run);
+    EXPECT_FALSE(rows[at]["samples"].empty());
+  }
+  EXPECT_NEAR(operations(rows[2]) / operations(rows[0]), 2.5, 1e-6) << "five products of matrices against two";
+  const Outcome table = fresnel({"time", problem, "--seconds", "0.01"});
+  EXPECT_NE(table.out.find("cpu.reference_backward"), std::string::npos) << shown(table);
+}
+
+TEST(Time, OnlyThePassOfTheKernelAskedFor) {
+  for (const auto& [kernel, pass] : {std::pair("cpu.naive", "forward"), {"cpu.reference_backward", "backward"}}) {
+    const Outcome run = fresnel({"time", "b1 h1 q9 k9 d8 f64 grad", "--kernel", kernel, "--seconds", "0.01", "--json"});
+    ASSERT_EQ(run.code, 0) << shown(run);
+    ASSERT_EQ(run.json()["rows"].size(), 1u) << shown(run);
+    EXPECT_EQ(run.json()["rows"][0]["kernel"], kernel);
+    EXPECT_EQ(run.json()["rows"][0]["pass"], pass);
+  }
+  const Outcome refused = fresnel({"time", "b1 h1 q9 k9 d8 f64", "--kernel", "cpu.reference_backward", "--json"});
+  EXPECT_EQ(refused.code, 2) << shown(refused);
+  EXPECT_EQ(refused.json()["error"]["argument"], "grad") << shown(refused);
+}
+
+TEST(Time, AWrongForwardHasNoTimeNorHaveItsGradients) {
+  const Outcome run = fresnel({"time", "b1 h1 q8 k32 d32 f32 grad", "--kernel", "control.base_two_lse", "--kernel",
+                               "cpu.reference_backward", "--seconds", "0.01", "--json"});
+  EXPECT_EQ(run.code, 1) << shown(run);
+  ASSERT_EQ(run.json()["rows"].size(), 2u) << shown(run);
+  for (const Json& row : run.json()["rows"]) EXPECT_TRUE(row["median_seconds"].is_null()) << shown(run);
+}
+
 TEST(Time, EmptyProblems) {
-  const Outcome run = fresnel({"time", "b1 h1 q0 k4 d8 f32", "b0 h1 q4 k4 d8 f32", "--seconds", "0.01", "--json"});
+  const Outcome run = fresnel(
+      {"time", "b1 h1 q0 k4 d8 f32", "b0 h1 q4 k4 d8 f32", "b1 h1 q0 k4 d8 f32 grad", "--seconds", "0.01", "--json"});
   EXPECT_EQ(run.code, 0) << shown(run);
   EXPECT_TRUE(run.json().is_object()) << shown(run);
 }

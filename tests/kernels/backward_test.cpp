@@ -3,11 +3,14 @@
 // option, the same bits for any executor, nothing from rows and keys that nobody sees, and refusals by name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "fresnel/fresnel.hpp"
 #include "kernels/kernel.hpp"
 #include "oracle/sample.hpp"
+#include "runtime/memory.hpp"
 
 namespace fresnel::test {
 namespace {
@@ -59,7 +62,7 @@ struct Call {
                            {.executor = executor, .workspace = {}, .options = {}});
   }
   [[nodiscard]] Result<Verdict> judged(const Report& report) {
-    return check(report.plan.problem, inputs(), outputs(), roundings_of(report.plan));
+    return check(report.plan.problem, inputs(), outputs(), roundings_of(report.plan), roundings_of(*report.backward));
   }
   [[nodiscard]] std::vector<const HostTensor*> gradients() const {
     std::vector<const HostTensor*> all{&dq, &dk, &dv};
@@ -104,10 +107,12 @@ constexpr const char* lines[] = {
     "b2 h2 q5 k0 d8",
     "b0 h2 q5 k5 d8",
     "b2 h0/3 q5 k5 d8 alibi",
+    "b2 h2/1 q9 k70 d16 w5,3",  // the first keys of a tile are seen by nobody
+    "b2 h1 q4 k45 d24 causal w3,- alibi",
 };
 
 /// The line with a dtype after its widths.
-std::string with_dtype(std::string line, const std::string& dtype) {
+std::string with_dtype(const std::string& line, const std::string& dtype) {
   const std::size_t widths = line.find(" d");
   const std::size_t end = line.find(' ', widths + 1);
   return end == std::string::npos ? line + " " + dtype : line.substr(0, end) + " " + dtype + line.substr(end);
@@ -146,6 +151,20 @@ TEST_P(Backward, GivesTheSameBitsForAnyExecutor) {
     ASSERT_TRUE(other.attend(executor.get()).ok());
     EXPECT_EQ(other.bits(), first.bits()) << line << " on " << threads;
   }
+}
+
+TEST_P(Backward, GivesTheSameBitsWhateverTheWorkspaceHolds) {
+  const std::string line = with_dtype(std::get<0>(GetParam()), std::get<1>(GetParam()));
+  Call clean(line), dirty(line);
+  const auto report = clean.attend();
+  ASSERT_TRUE(report.ok());
+  const std::size_t bytes = std::max(report->plan.workspace_bytes(), report->backward->workspace_bytes());
+  AlignedBuffer workspace = AlignedBuffer::allocate(bytes, "workspace").value();
+  std::fill_n(workspace.span().data(), bytes, std::byte{0xff});  // NaN in every type
+  ASSERT_TRUE(attend(dirty.sample.problem.options, dirty.inputs(), dirty.outputs(),
+                     {.executor = nullptr, .workspace = workspace.span(), .options = {}})
+                  .ok());
+  EXPECT_EQ(dirty.bits(), clean.bits()) << line;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Backward,
@@ -329,6 +348,61 @@ TEST(BackwardJudge, AWrongGradientIsCaught) {
   wrong("dk", call.dk, {0, 0, 4, 3}, &Verdict::dk, 1e-3);
   wrong("dv", call.dv, {0, 0, 4, 3}, &Verdict::dv, 1e-3);
   wrong("dalibi_slopes", *call.dslopes, {1, 0, 0, 0}, &Verdict::dalibi_slopes, 1e-2);
+}
+
+TEST(BackwardJudge, EachPassIsJudgedByItsOwnRoundings) {
+  Call call("b1 h2 q20 k30 d64 f32");
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  const Roundings forward = roundings_of(report->plan), backward = roundings_of(*report->backward);
+  const auto judged = [&](const Roundings& first, const Roundings& second) {
+    return check(report->plan.problem, call.inputs(), call.outputs(), first, second).value();
+  };
+  Roundings coarse = backward;
+  coarse.unit = 0x1p-12;
+  const Verdict own = judged(forward, backward);
+  EXPECT_TRUE(own.ok());
+  EXPECT_NE(own.dq->max_share, judged(backward, forward).dq->max_share) << "rows that declare different dot products";
+  // What the backward rounds allows o and lse nothing.
+  const Verdict coarse_backward = judged(forward, coarse);
+  EXPECT_EQ(coarse_backward.o.max_share, own.o.max_share);
+  EXPECT_EQ(coarse_backward.lse->max_share, own.lse->max_share);
+  EXPECT_LT(coarse_backward.dq->max_share, own.dq->max_share / 100);
+  // A backward that reads a coarse o and lse may be off by as much as they are: dv by lse alone, dq by both.
+  const Verdict coarse_forward = judged(coarse, backward);
+  EXPECT_LT(coarse_forward.o.max_share, own.o.max_share / 100);
+  EXPECT_LT(coarse_forward.dv->max_share, own.dv->max_share / 10);
+  EXPECT_LT(coarse_forward.dq->max_share, own.dq->max_share / 10);
+  // A backward that rounds more than it says is not excused by the forward beside it.
+  const Index at{0, 1, 15, 3};
+  call.dv.set(at, call.dv.get(at) * (1 + 0x1p-10));
+  EXPECT_TRUE(judged(forward, coarse).ok());
+  EXPECT_EQ(judged(forward, backward).dv->mismatches, 1);
+  // Nonsense is refused whichever pass declares it.
+  coarse.unit = -1;
+  EXPECT_EQ(check(report->plan.problem, call.inputs(), call.outputs(), forward, coarse).refusal().argument,
+            "roundings.unit");
+}
+
+TEST(BackwardJudge, AFactorOfWhichNothingIsPromisedMeetsAZero) {
+  // Scores beyond float32: the kernel's weights are infinite or NaN, and so is their product with a key's 0.
+  Call call("b1 h1 q6 k20 d4 f32 scale1.5e38");
+  for (std::int64_t key = 0; key < 20; ++key) call.sample.k.set({0, 0, key, 2}, 0);
+  const auto report = call.attend();
+  ASSERT_TRUE(report.ok());
+  EXPECT_TRUE(call.judged(*report)->ok());
+  int found = 0;
+  for (std::int64_t query = 0; query < 6; ++query) {
+    if (!std::isnan(call.dq.get({0, 0, query, 2}))) continue;
+    ++found;
+    call.dq.set({0, 0, query, 2}, 1);  // what is finite can only be 0
+    const auto verdict = call.judged(*report);
+    EXPECT_EQ(verdict->dq->mismatches, 1);
+    EXPECT_EQ(verdict->dq->at, (std::array<std::int64_t, 4>{0, 0, query, 2}));
+    call.dq.set({0, 0, query, 2}, 0);
+    EXPECT_TRUE(call.judged(*report)->ok());
+  }
+  EXPECT_GT(found, 0) << "this test needs a NaN";
 }
 
 TEST(BackwardJudge, MistakesOfWholeKernelsAreCaught) {

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Faults planted in kernels, one patch of tests/mutation each: does any test notice?
+
+    mutants.py --check                     every patch still applies to this tree; builds nothing
+    mutants.py [--scratch DIR] [--jobs N] [--programs A,B] [NAME...]
+                                           plants each fault (or those named) in a copy of the tree, builds the test
+                                           programs one by one, cheapest first, and runs them until one fails
+
+A patch opens with a sentence that says what is wrong. One that can change no result says "Equivalent:" and why on its
+second line; it is listed and not run. The exit code is 1 where a fault survives or a patch does not apply or build.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PATCHES = ROOT / "tests" / "mutation"
+# Cheapest first; what is not built by a configuration is left out.
+PROGRAMS = ["walk_test", "semantics_test", "kernels_test", "backward_test", "agreement_test", "runtime_test",
+            "habits_habits_test", "habits_casebook_test", "habits_threads_test", "habits_plans_test", "checker_test"]
+# A fault may make a test wait for ever; no program takes a tenth of this on its own.
+LONGEST_RUN = 300
+
+
+class Mutant:
+    def __init__(self, path):
+        self.path, self.name = path, path.stem
+        lines = path.read_text(encoding="utf-8").splitlines()
+        self.what = lines[0]
+        self.equivalent = lines[1].removeprefix("Equivalent: ") if lines[1].startswith("Equivalent: ") else None
+        self.file = next(line[6:] for line in lines if line.startswith("+++ b/"))
+
+    def apply(self, tree, *options):
+        # In a folder of some other repository, as a scratch tree may be, git would look for the files from its root.
+        alone = {**os.environ, "GIT_CEILING_DIRECTORIES": str(Path(tree).resolve().parent)}
+        return subprocess.run(["git", "apply", *options, str(self.path)], cwd=tree, env=alone, capture_output=True,
+                              text=True)
+
+
+def all_mutants(names):
+    mutants = [Mutant(path) for path in sorted(PATCHES.glob("*.patch"))]
+    unknown = set(names) - {mutant.name for mutant in mutants}
+    if unknown:
+        sys.exit(f"mutants: NAME: given {', '.join(sorted(unknown))}; accepted: names of patches in {PATCHES}")
+    if not names:
+        return mutants
+    return sorted((mutant for mutant in mutants if mutant.name in names), key=lambda mutant: names.index(mutant.name))
+
+
+def check(mutants):
+    code = 0
+    for mutant in mutants:
+        applied = mutant.apply(ROOT, "--check")
+        if applied.returncode != 0:
+            print(f"{mutant.name} does not apply any more: {applied.stderr.strip()}")
+            code = 1
+    print(f"mutants: {len(mutants)} patches, {sum(m.equivalent is not None for m in mutants)} of them equivalent")
+    return code
+
+
+def copy_tree(scratch):
+    """The tracked and new files of this tree; those that did not change keep their time, so that little is rebuilt."""
+    tree = scratch / "tree"
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT,
+                            capture_output=True, check=True).stdout.decode().split("\0")
+    for name in filter(None, listed):
+        source, to = ROOT / name, tree / name
+        if not source.is_file() or (to.is_file() and to.read_bytes() == source.read_bytes()):
+            continue
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, to)
+    return tree
+
+
+class Builder:
+    def __init__(self, scratch, tree, jobs):
+        self.build, self.jobs = scratch / "build", jobs
+        options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DFRESNEL_WERROR=OFF"]
+        if shutil.which("ccache"):
+            options.append("-DCMAKE_CXX_COMPILER_LAUNCHER=ccache")
+        subprocess.run(["cmake", "-S", tree, "-B", self.build, "-G", "Ninja", *options], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    def make(self, program):
+        made = subprocess.run(["ninja", "-C", self.build, f"-j{self.jobs}", f"bin/{program}"], capture_output=True,
+                              text=True)
+        return None if made.returncode == 0 else made.stdout[-2000:]
+
+    def run(self, program):
+        """The first test that fails, or None."""
+        try:
+            ran = subprocess.run([self.build / "bin" / program, "--gtest_brief=1", "--gtest_fail_fast"],
+                                 capture_output=True, text=True, errors="replace", timeout=LONGEST_RUN)
+        except subprocess.TimeoutExpired:
+            return f"{program} (did not end)"
+        if ran.returncode == 0:
+            return None
+        failed = re.search(r"\[  FAILED  \] ([\w./]+)", ran.stdout)
+        return f"{program}, {failed[1]}" if failed else f"{program} (crashed)"
+
+
+def verdict(mutant, builder, tree, programs):
+    """Who notices the fault: ("killed", test), ("survived", "") or ("broken", why)."""
+    if (applied := mutant.apply(tree)).returncode != 0:
+        return "broken", applied.stderr.strip()
+    try:
+        for program in programs:
+            if failure := builder.make(program):
+                return "broken", failure
+            if test := builder.run(program):
+                return "killed", test
+        return "survived", ""
+    finally:
+        shutil.copy(ROOT / mutant.file, tree / mutant.file)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--scratch", type=Path, default=ROOT / "build" / "mutants")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--programs", type=lambda words: words.split(","), default=PROGRAMS)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    given = parser.parse_args()
+    mutants = all_mutants(given.names)
+    if given.check:
+        return check(mutants)
+    given.scratch.mkdir(parents=True, exist_ok=True)
+    tree = copy_tree(given.scratch.resolve())
+    builder = Builder(given.scratch.resolve(), tree, given.jobs)
+    for program in given.programs:
+        if failure := builder.make(program) or builder.run(program):
+            sys.exit(f"mutants: the tree fails without any fault: {failure}")
+    counts = {"killed": 0, "survived": 0, "broken": 0}
+    for mutant in mutants:
+        if mutant.equivalent:
+            print(f"equivalent  {mutant.name}: {mutant.equivalent}", flush=True)
+            continue
+        start = time.monotonic()
+        outcome, by = verdict(mutant, builder, tree, given.programs)
+        counts[outcome] += 1
+        print(f"{outcome:<10}  {mutant.name}{': ' if by else ''}{by} ({time.monotonic() - start:.0f} s)", flush=True)
+    planted = sum(counts.values())
+    print(f"mutants: {counts['killed']} of {planted} killed, {counts['survived']} survived, {counts['broken']} broken")
+    return 0 if counts["killed"] == planted else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

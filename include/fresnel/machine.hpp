@@ -44,7 +44,6 @@ struct Machine {
   /// Rates in TFLOP/s and GB/s; used for predictions only, never to choose how a result is computed.
   std::optional<double> f32_tflops, f64_tflops, dram_gbps;
 
-
   /// This host. `FRESNEL_ISA` (a name of `Isa`) narrows the vector set; a set the host lacks is refused.
   [[nodiscard]] static Result<Machine> detect();
   /// As `detect`, once per process; throws Error where detect refuses.

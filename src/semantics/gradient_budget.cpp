@@ -121,8 +121,7 @@ GradientAllowance allowance_of(const GradientSum& sum, double probable_error, co
   };
   GradientAllowance allowance{stored(sum.error, false), 0, Overflow::free};
   allowance.probable = std::min(allowance.worst, stored(probable_error, true));
-  if (!sum.unpromised && sum.size < range.sums)
-    allowance.overflow = reach_of(sum.truth, allowance.worst, dtype);
+  if (!sum.unpromised && sum.size < range.sums) allowance.overflow = reach_of(sum.truth, allowance.worst, dtype);
   return allowance;
 }
 

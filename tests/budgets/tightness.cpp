@@ -17,6 +17,7 @@
 #include "kernels/kernel.hpp"
 #include "planner/selection.hpp"
 #include "runtime/memory.hpp"
+#include "support/rows.hpp"
 
 namespace fresnel::test {
 namespace {
@@ -178,16 +179,14 @@ std::string thousands(std::int64_t value) {
   return text;
 }
 
-bool is_measured(const Kernel& row) { return row.device == Device::cpu && row.run != nullptr; }
-
 constexpr std::array dtypes{DType::f64, DType::f32, DType::f16, DType::bf16};
 
 }  // namespace
 
 std::vector<Tightness> measure_tightness(std::int64_t values, Executor& executor) {
   std::vector<Tightness> all;
-  for (const Kernel& row : catalogue()) {
-    if (!is_measured(row)) continue;
+  for (const Kernel* const here : rows_here()) {
+    const Kernel& row = *here;
     for (const DType dtype : dtypes) {
       if (!row.domain.dtypes.has(dtype)) continue;
       Measured measured(row, dtype, executor);
@@ -231,11 +230,11 @@ std::vector<std::string> lines_of(const std::string& table) {
 
 std::vector<std::string> expected_lines() {
   std::vector<std::string> lines;
-  for (const Kernel& row : catalogue())
+  for (const Kernel* const row : rows_here())
     for (const DType dtype : dtypes)
-      if (is_measured(row) && row.domain.dtypes.has(dtype))
-        for (const char* const output : outputs_of(row))
-          lines.push_back(fmt::format("{}, {}, {}", row.name, name(dtype), output));
+      if (row->domain.dtypes.has(dtype))
+        for (const char* const output : outputs_of(*row))
+          lines.push_back(fmt::format("{}, {}, {}", row->name, name(dtype), output));
   return lines;
 }
 

@@ -5,12 +5,14 @@
 // A backward row runs after the first forward row.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "fresnel/fresnel.hpp"
 #include "fuzz/drawn_call.hpp"
 #include "fuzz/target.hpp"
+#include "support/rows.hpp"
 #include "support/runner.hpp"
 
 namespace fresnel::test {
@@ -18,16 +20,23 @@ namespace {
 
 bool is_backward(const Kernel& row) { return row.domain.required.has(Feature::grad); }
 
-/// Rows of the catalogue that are built, forward ones first.
+/// Rows that run here, forward ones first.
 const std::vector<const Kernel*>& rows() {
   static const std::vector<const Kernel*> all = [] {
     std::vector<const Kernel*> found;
     for (const bool backward : {false, true})
-      for (const Kernel& row : catalogue())
-        if (row.device == Device::cpu && row.run != nullptr && is_backward(row) == backward) found.push_back(&row);
+      for (const Kernel* const row : rows_here())
+        if (is_backward(*row) == backward) found.push_back(row);
     return found;
   }();
   return all;
+}
+
+/// The row on `isa`, or on the best set that it has where it has no such version.
+Runner runner_of(const Kernel& row, Isa isa) {
+  const std::vector<Isa> here = isas_of(row);
+  const bool runs = std::find(here.begin(), here.end(), isa) != here.end();
+  return {row, runs ? isa : here.back(), is_listed(row)};
 }
 
 /// A key of one sequence and kv head that holds something else in the second run.
@@ -163,7 +172,7 @@ void run_backward(const Runner& forward, const Runner& runner, const Scenario& s
 void one_input(std::span<const std::byte> bytes) {
   Choices choices(bytes);
   const Kernel& row = *choices.pick(rows());
-  const Isa isa = choices.pick(isas_here());
+  const Isa isa = choices.pick(isas_of(row));
   const Problem problem = draw_problem(row.domain, choices);
   const int lanes = 2 + choices.byte() % 3;
   const Scenario scenario = draw_scenario(problem, choices);
@@ -171,12 +180,12 @@ void one_input(std::span<const std::byte> bytes) {
   try {
     if (is_backward(row)) {
       const HostTensor dout = draw_dout(problem, choices);
-      run_backward({*rows().front(), isa, true}, {row, isa, true}, scenario, spoilt, dout, lanes);
+      run_backward(runner_of(*find_kernel("cpu.flash"), isa), runner_of(row, isa), scenario, spoilt, dout, lanes);
       return;
     }
     const BadKey bad = spoil_one_key(spoilt, choices);
     for (const Kernel* each : rows())
-      if (admits(each->domain, problem)) run_forward({*each, isa, true}, scenario, spoilt, bad, lanes);
+      if (admits(each->domain, problem)) run_forward(runner_of(*each, isa), scenario, spoilt, bad, lanes);
   } catch (const BrokenRun& broken) {
     demand(false, broken.what());
   }

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "support/rows.hpp"
+
 namespace fresnel::test {
 
 std::string Faults::message() const {
@@ -61,12 +63,9 @@ std::vector<Isa> isas_here() {
 
 std::vector<Runner> catalogue_runners() {
   std::vector<Runner> runners;
-  for (const Kernel& row : catalogue()) {
-    if (row.device != Device::cpu || row.run == nullptr || row.domain.required.has(Feature::grad)) continue;
-    for (const Isa isa : isas_here()) {
-      if (row.needs_tile_unit && (isa != Isa::avx3 || Machine::host().tile_unit != TileUnit::amx_bf16)) continue;
-      runners.emplace_back(row, isa, true);
-    }
+  for (const Kernel* const row : rows_here()) {
+    if (row->domain.required.has(Feature::grad)) continue;
+    for (const Isa isa : isas_of(*row)) runners.emplace_back(*row, isa, is_listed(*row));
   }
   return runners;
 }

@@ -57,7 +57,7 @@ class Runner {
   bool listed_;
 };
 
-/// Every forward row of the catalogue that is built for this host, on every instruction set that runs here.
+/// Every forward row of the catalogue that can run here (rows_here), on every instruction set that it runs on.
 [[nodiscard]] std::vector<Runner> catalogue_runners();
 
 /// The instruction sets that run here, weakest first.

@@ -112,6 +112,8 @@ def verdict(mutant, builder, tree, programs):
     try:
         for program in programs:
             if failure := builder.make(program):
+                if f"{tree}/tests" in failure and "static assertion failed" in failure:
+                    return "killed", f"{program}, an assertion at compile time"
                 return "broken", failure
             if test := builder.run(program):
                 return "killed", test

@@ -4,7 +4,12 @@
 // row, falls, and does as it likes; both shapes of query tiles, and a window that begins late.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "agreement/agreement.hpp"
+#include "inputs/inputs.hpp"
+#include "runtime/memory.hpp"
 
 namespace fresnel::test {
 namespace {
@@ -26,6 +31,27 @@ TEST(LongRows, AreRightHoweverTheirMaximumMoves) {
         for (const char* const kind : {"ascending", "descending", "alternating", "normal"})
           EXPECT_EQ(disagreement(runner, problem, kind, 11), "");
       }
+}
+
+/// A score of -inf weighs nothing, even where it is all that a row has met for longer than is taken at once.
+TEST(LongRows, MayBeginWithScoresOfMinusInfinity) {
+  for (const Runner& runner : catalogue_runners()) {
+    const Problem problem = parse_problem("b1 h1 q3 k1100 d1 f32").value();
+    if (!admits(runner.domain(), problem)) continue;
+    GeneratedInputs data = make_inputs(problem, "normal", 1).value();
+    auto* const q = static_cast<float*>(const_cast<void*>(data.inputs().q.data));
+    auto* const k = static_cast<float*>(const_cast<void*>(data.inputs().k.data));
+    const std::int64_t q_step = data.inputs().q.strides[2], k_step = data.inputs().k.strides[2];
+    for (std::int64_t query = 0; query < 3; ++query) q[query * q_step] = 1;
+    for (std::int64_t key = 0; key < 1024; ++key) k[key * k_step] = -std::numeric_limits<float>::infinity();
+    const Plan plan = runner.plan(problem).value();
+    AlignedBuffer workspace = AlignedBuffer::allocate(plan.workspace_bytes(), "workspace").value();
+    SerialExecutor executor;
+    ASSERT_TRUE(run(plan, data.inputs(), data.outputs(), workspace.span(), executor).ok());
+    const MutableView lse = *data.outputs().lse;
+    for (std::int64_t query = 0; query < 3; ++query)
+      EXPECT_TRUE(std::isfinite(static_cast<const float*>(lse.data)[query * lse.strides[2]])) << runner.name();
+  }
 }
 
 }  // namespace

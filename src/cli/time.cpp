@@ -86,7 +86,8 @@ Result<Entry> verified(const Problem& problem, const std::string& kernel, Runner
   }
   const Roundings own = roundings_of(runner->plan());
   const Roundings forward = before != nullptr ? roundings_of(before->plan()) : own;
-  const auto verdict = check(problem, data.inputs(), outputs, forward, own, session.executor.get());
+  // Judged by all threads: it is the runs that --threads is about.
+  const auto verdict = check(problem, data.inputs(), outputs, forward, own);
   if (!verdict) return verdict.refusal();
   const double operations = visible_operations(problem, data.inputs());
   return Entry{std::move(*runner),

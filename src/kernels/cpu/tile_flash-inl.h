@@ -105,24 +105,22 @@ HWY_INLINE void start_sum(Tiles& tiles, const float* from) {
   }
 }
 
-/// One row of tiles against up to two steps of both halves, which stay in registers 4 to 7.
+/// Sums of one row of tiles against up to two steps of both halves, which stay in registers 4 to 7.
 template <int steps, bool fresh, class Tiles>
-HWY_INLINE void wide_row(Tiles& tiles, const std::byte* a, float* c) {
+HWY_INLINE void wide_row(Tiles& tiles, const std::byte* a, const float* c) {
   tiles.template load<2>(a, tile_width);
   if constexpr (steps == 2) tiles.template load<3>(a + tile_bytes, tile_width);
   start_sum<0, fresh>(tiles, c);
-  tiles.template multiply_add<0, 2, 4>();
-  if constexpr (steps == 2) tiles.template multiply_add<0, 3, 6>();
-  tiles.template store<0>(c, tile_pitch);
   start_sum<1, fresh>(tiles, c + 16);
+  tiles.template multiply_add<0, 2, 4>();
   tiles.template multiply_add<1, 2, 5>();
+  if constexpr (steps == 2) tiles.template multiply_add<0, 3, 6>();
   if constexpr (steps == 2) tiles.template multiply_add<1, 3, 7>();
-  tiles.template store<1>(c + 16, tile_pitch);
 }
 
-/// One row of tiles against three or four steps of one half, which stay in registers 4 to 7.
+/// The sum of one row of tiles against three or four steps of one half, which stay in registers 4 to 7.
 template <int steps, bool fresh, int sum, class Tiles>
-HWY_INLINE void deep_row(Tiles& tiles, const std::byte* a, float* c) {
+HWY_INLINE void deep_row(Tiles& tiles, const std::byte* a, const float* c) {
   start_sum<sum, fresh>(tiles, c);
   tiles.template load<2>(a, tile_width);
   tiles.template multiply_add<sum, 2, 4>();
@@ -134,11 +132,11 @@ HWY_INLINE void deep_row(Tiles& tiles, const std::byte* a, float* c) {
     tiles.template load<3>(a + 3 * tile_bytes, tile_width);
     tiles.template multiply_add<sum, 3, 7>();
   }
-  tiles.template store<sum>(c, tile_pitch);
 }
 
-/// C[rows][32] (+)= A[rows][steps] B[steps][32] for up to four steps. Sums are finished and stored one at a time: four
-/// at a time the unit would wait for each of them. `rows` is even; rows of A are `a_row` bytes apart.
+/// C[rows][32] (+)= A[rows][steps] B[steps][32] for up to four steps. Two sums at a time; vectors work between their
+/// last product and their being stored, so that neither waits for the other, however little the processor looks ahead
+/// (half as much where two threads share a core). `rows` is even; rows of A are `a_row` bytes apart.
 template <int steps, bool fresh, class Tiles>
 HWY_INLINE void multiply_steps(Tiles& tiles, const std::byte* a, std::ptrdiff_t a_row, const std::uint32_t* b,
                                std::int64_t rows, float* c, TileBeside& beside) {
@@ -151,9 +149,12 @@ HWY_INLINE void multiply_steps(Tiles& tiles, const std::byte* a, std::ptrdiff_t 
       tiles.template load<7>(right_tile(b, 1, 1), tile_pitch);
     }
     for (std::int64_t row = 0; row < rows; ++row) {
-      beside.reach(row);
-      wide_row<steps, fresh>(tiles, a + row * a_row, c + row * c_row);
+      float* const to = c + row * c_row;
+      wide_row<steps, fresh>(tiles, a + row * a_row, to);
       beside.some();
+      beside.reach(row);
+      tiles.template store<0>(to, tile_pitch);
+      tiles.template store<1>(to + 16, tile_pitch);
     }
   } else {
     for (int half = 0; half < 2; ++half) {
@@ -162,11 +163,13 @@ HWY_INLINE void multiply_steps(Tiles& tiles, const std::byte* a, std::ptrdiff_t 
       tiles.template load<6>(right_tile(b, 2, half), tile_pitch);
       if constexpr (steps == 4) tiles.template load<7>(right_tile(b, 3, half), tile_pitch);
       for (std::int64_t row = 0; row < rows; row += 2) {
+        float* const to = c + row * c_row + half * 16;
+        deep_row<steps, fresh, 0>(tiles, a + row * a_row, to);
+        deep_row<steps, fresh, 1>(tiles, a + (row + 1) * a_row, to + c_row);
+        beside.some();
         beside.reach(row + 1);
-        deep_row<steps, fresh, 0>(tiles, a + row * a_row, c + row * c_row + half * 16);
-        beside.some();
-        deep_row<steps, fresh, 1>(tiles, a + (row + 1) * a_row, c + (row + 1) * c_row + half * 16);
-        beside.some();
+        tiles.template store<0>(to, tile_pitch);
+        tiles.template store<1>(to + c_row, tile_pitch);
       }
     }
   }
@@ -177,8 +180,7 @@ inline constexpr std::int64_t most_steps = 4;
 
 /// How often `multiply` stops to let vectors work.
 [[nodiscard]] constexpr std::int64_t stops_of(std::int64_t steps, std::int64_t rows) {
-  const std::int64_t rest = steps % most_steps;
-  return (steps / most_steps * 2 + (rest == 0 ? 0 : rest <= 2 ? 1 : 2)) * rows;
+  return (steps + most_steps - 1) / most_steps * rows;
 }
 
 template <bool fresh, class Tiles>

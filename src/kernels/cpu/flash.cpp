@@ -115,7 +115,7 @@ void flash_one_row(const Launch& launch, const QueryTile& tile, const Mask& mask
   // score that is not finite makes o a NaN.
   dot_range<In, 1>(&row, k, keys, problem.head_dim);
   m = finish_scores(rule, distance, 1, s.scores);
-  const T nothing = m - m;
+  const T nothing = std::abs(m) * T(0);
   std::transform(v.row(keys.first), v.row(keys.first) + problem.value_dim, out,
                  [=](In value) { return from_real<In>(to_real(value) + nothing); });
   store_lse<T>(launch.outputs, tile.batch, tile.head, tile.first, m + T(0));

@@ -40,7 +40,7 @@ void expect_refused(const Plan& plan, const Inputs& inputs, const Answer& answer
                     std::size_t workspace_bytes, const std::string& argument, const std::string& what, Faults& faults) {
   SerialExecutor executor;
   AlignedBytes workspace(workspace_bytes);
-  const Answer before = answer;
+  const Answer before = answer;  // NOLINT(performance-unnecessary-copy-initialization): outputs may be its own
   const Status status = run(plan, inputs, outputs, workspace, executor);
   if (status) return faults.add(fmt::format("{}: not refused: {}", print(plan.problem), what));
   const std::string& named = status.refusal().argument;

@@ -41,7 +41,7 @@ TEST(Random, Moments) {
       sum += x;
       squares += x * x;
       fourth += x * x * x * x;
-      neighbours += x * random.normal(static_cast<std::uint64_t>(d + 1));
+      neighbours += x * random.normal(static_cast<std::uint64_t>(d) + 1);
       largest = std::max(largest, std::fabs(x));
       flat += u;
       flat_squares += u * u;

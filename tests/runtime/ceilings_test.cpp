@@ -214,9 +214,9 @@ TEST(Ceilings, EveryFigureThatTheHostHasIsMeasured) {
   for (std::size_t row = 0; row < seen.size(); ++row) {
     const Figure& figure = ceilings->figures[row];
     EXPECT_EQ(seen[row], figure.name);
-    const bool has = figure.name.find("tile") != figure.name.npos ? amx_granted()
-                     : figure.name.find("l3_") == 0               ? machine.l3_bytes > 0
-                                                                  : true;
+    const bool has = figure.name.find("tile") != std::string_view::npos ? amx_granted()
+                     : figure.name.find("l3_") == 0                     ? machine.l3_bytes > 0
+                                                                        : true;
     ASSERT_EQ(figure.value.has_value(), has) << figure.name;
     EXPECT_TRUE(!has || (std::isfinite(*figure.value) && *figure.value > 0)) << figure.name;
   }

@@ -52,7 +52,7 @@ TEST(AlignedBuffer, MovesLeaveAnEmptyBuffer) {
   AlignedBuffer third = std::move(AlignedBuffer::allocate(50)).value();
   third = std::move(second);
   EXPECT_EQ(address(third), where);
-  EXPECT_EQ(second.data(), nullptr);
+  EXPECT_EQ(second.data(), nullptr);  // NOLINT(bugprone-use-after-move): a buffer moved from is empty
   AlignedBuffer& same = third;
   third = std::move(same);
   EXPECT_EQ(address(third), where);

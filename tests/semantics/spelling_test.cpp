@@ -37,6 +37,7 @@ TEST(Spelling, EveryValidProblemSurvives) {
 
 TEST(Spelling, CanonicalLinesPrintAsTheyAreRead) {
   for (const char* line :
+       // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): one line in two
        {"b2 h8/2 q128 k1024 d64/32 bf16 causal topleft w16,- cap5 scale0.1 alibi:distance:batch lens bshd unaligned "
         "nolse grad",
         "b0 h0 q0 k0 d1 f64", "b1 h1 q1 k1 d1 f16 w0,0", "b2 h8 q3 k4 d64 f32 w-,4", "b2 h8 q3 k4 d64 f32 alibi",

@@ -50,9 +50,9 @@ class Scenario {
   explicit Scenario(const std::string& line, std::uint64_t seed = 1) : Scenario(problem_of(line), seed) {}
 
   [[nodiscard]] Inputs inputs() const;
-  void set_lengths(const std::vector<std::int64_t>& lengths);
+  void set_lengths(const std::vector<std::int64_t>& values);
   /// Replaces the storage of one input by another placement of the same values.
-  void place(HostTensor Scenario::*input, const Placement& placement);
+  void place(HostTensor Scenario::*which, const Placement& placement);
 
   [[nodiscard]] std::int64_t live_keys(std::int64_t b) const;
   [[nodiscard]] std::int64_t kv_head(std::int64_t h) const { return h / problem.group(); }

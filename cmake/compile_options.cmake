@@ -47,6 +47,9 @@ endmacro()
 if(FRESNEL_SANITIZE)
   string(REPLACE ";" "," sanitizers "${FRESNEL_SANITIZE}")
   add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    add_compile_options(-Wno-maybe-uninitialized)  # guessed from code that the sanitizers put there
+  endif()
   add_link_options(-fsanitize=${sanitizers})
 endif()
 

@@ -121,6 +121,27 @@ TEST(CasebookBackward, Row56_scores_of_1e17_are_one_hot) {
   }
 }
 
+/// Where one rounding of such a score is worth millions, score and lse differ by that much: a weight stays at most 1.
+TEST(CasebookBackward, Row56_no_weight_is_above_one) {
+  for (const double size : {1e4, 1e6, 5e8})
+    for (const char* const line : {"b1 h2 q16 k16 d64 f32", "b1 h1 q16 k16 d4 f32 scale1", "b1 h1 q9 k9 d64 f64"}) {
+      Call call(line);
+      Numbers numbers(9);
+      for (HostTensor* tensor : {&call.sample.q, &call.sample.k})
+        tensor->fill([&](const Index&) { return numbers.sign() * size * (0.9 + 0.2 * numbers.uniform()); });
+      on_every_row(call.sample.problem, [&](const std::string& row) {
+        run_right(call, row);
+        expect_all_finite(call);
+        call.dv.for_each_index([&](const Index& at) {
+          double most = 0;
+          for (std::int64_t i = 0; i < call.sample.problem.queries; ++i)
+            most += std::abs(call.dout.get({at[0], at[1], i, at[3]}));
+          EXPECT_LE(std::abs(call.dv.get(at)), 1.001 * most) << line << ", " << size << print(at);
+        });
+      });
+    }
+}
+
 /// One key per sequence: the only row that sees it has the weight 1, so nothing reaches dq or dk, and the rows before
 /// see nothing at all.
 TEST(CasebookBackward, Row58_one_key_per_sequence_under_causal) {

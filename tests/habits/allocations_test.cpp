@@ -3,7 +3,7 @@
 // every thread. Only for glibc without sanitizers, which replace malloc themselves; elsewhere the tests are skipped.
 #include <gtest/gtest.h>
 #include <malloc.h>
-#include <stdlib.h>
+#include <stddef.h>
 
 #include <atomic>
 #include <memory>
@@ -36,27 +36,35 @@ void* note(void* memory) {
 }  // namespace
 
 #ifdef FRESNEL_COUNTS_MALLOC
+// By their names in the object file, since the C library reserves the ones it declares.
 extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-void __libc_free(void*);
+void* libc_malloc(size_t bytes) __asm__("__libc_malloc");
+void* libc_calloc(size_t count, size_t bytes) __asm__("__libc_calloc");
+void* libc_realloc(void* memory, size_t bytes) __asm__("__libc_realloc");
+void* libc_memalign(size_t alignment, size_t bytes) __asm__("__libc_memalign");
+void libc_free(void* memory) __asm__("__libc_free");
 
-void* malloc(size_t bytes) { return note(__libc_malloc(bytes)); }
-void* calloc(size_t count, size_t bytes) { return note(__libc_calloc(count, bytes)); }
-void* realloc(void* memory, size_t bytes) {
+void* counted_malloc(size_t bytes) __asm__("malloc");
+void* counted_calloc(size_t count, size_t bytes) __asm__("calloc");
+void* counted_realloc(void* memory, size_t bytes) __asm__("realloc");
+void* counted_aligned_alloc(size_t alignment, size_t bytes) __asm__("aligned_alloc");
+int counted_posix_memalign(void** memory, size_t alignment, size_t bytes) __asm__("posix_memalign");
+void counted_free(void* memory) __asm__("free");
+
+void* counted_malloc(size_t bytes) { return note(libc_malloc(bytes)); }
+void* counted_calloc(size_t count, size_t bytes) { return note(libc_calloc(count, bytes)); }
+void* counted_realloc(void* memory, size_t bytes) {
   held -= static_cast<long>(malloc_usable_size(memory));
-  return note(__libc_realloc(memory, bytes));
+  return note(libc_realloc(memory, bytes));
 }
-void* aligned_alloc(size_t alignment, size_t bytes) { return note(__libc_memalign(alignment, bytes)); }
-void free(void* memory) {
-  held -= static_cast<long>(malloc_usable_size(memory));
-  __libc_free(memory);
-}
-int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-  *memory = note(__libc_memalign(alignment, bytes));
+void* counted_aligned_alloc(size_t alignment, size_t bytes) { return note(libc_memalign(alignment, bytes)); }
+int counted_posix_memalign(void** memory, size_t alignment, size_t bytes) {
+  *memory = note(libc_memalign(alignment, bytes));
   return *memory == nullptr ? 12 : 0;
+}
+void counted_free(void* memory) {
+  held -= static_cast<long>(malloc_usable_size(memory));
+  libc_free(memory);
 }
 }
 #endif

@@ -22,8 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "mutation"
 # Cheapest first; what is not built by a configuration is left out.
-PROGRAMS = ["walk_test", "semantics_test", "kernels_test", "backward_test", "agreement_test", "runtime_test",
-            "habits_habits_test", "habits_casebook_test", "habits_threads_test", "habits_plans_test", "checker_test"]
+PROGRAMS = ["walk_test", "semantics_test", "kernels_test", "backward_test", "casebook_backward_test", "agreement_test",
+            "runtime_test", "habits_habits_test", "habits_casebook_test", "habits_threads_test", "habits_plans_test",
+            "checker_test"]
 # A fault may make a test wait for ever; no program takes a tenth of this on its own.
 LONGEST_RUN = 300
 

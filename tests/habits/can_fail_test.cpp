@@ -15,7 +15,7 @@ std::vector<const Habit*> all_habits() {
   std::vector<const Habit*> all;
   for (const auto habits : {hidden_value_habits(), layout_habits(), address_habits(), company_habits(), thread_habits(),
                             option_habits(), score_habits(), size_habits(), workspace_habits(), casebook_mask_rows(),
-                            casebook_number_rows(), casebook_shape_rows()})
+                            casebook_number_rows(), casebook_shape_rows(), casebook_serving_rows()})
     for (const Habit& habit : habits) all.push_back(&habit);
   return all;
 }
@@ -42,6 +42,7 @@ constexpr Catch catches[] = {
     {Mistake::causal_off_by_one, "every_set_of_options_agrees_with_the_textbook"},
     {Mistake::causal_off_by_one, "Row22_causal_with_more_queries_than_keys"},
     {Mistake::causal_off_by_one, "Row23_ragged_last_query_tile_under_causal"},
+    {Mistake::causal_off_by_one, "Row121_prefill_decode_and_speculation"},
     {Mistake::causal_off_by_one, "dead_keys_change_no_bit"},
     {Mistake::causal_off_by_one, "whole_bad_keys_stay_hidden"},
     {Mistake::tail_counted, "every_tiny_size_is_right"},
@@ -51,15 +52,19 @@ constexpr Catch catches[] = {
     {Mistake::softcap_after_mask, "every_set_of_options_agrees_with_the_textbook"},
     {Mistake::heads_in_tile_order, "values_name_their_head"},
     {Mistake::heads_in_tile_order, "Row85_any_whole_ratio_of_heads"},
+    {Mistake::heads_in_tile_order, "Row100_many_heads_on_few_around_1024_keys"},
     {Mistake::heads_in_tile_order, "heads_alone_have_the_bits_of_company"},
     {Mistake::base_two_lse, "Row46_lse_is_a_natural_logarithm"},
     {Mistake::base_two_lse, "shifted_scores_are_ordinary_scores"},
+    {Mistake::base_two_lse, "Row101_windows_across_the_edge_of_a_prefix"},
     {Mistake::base_two_lse, "Row49_lse_is_written"},
     {Mistake::short_head_dim, "the_last_component_of_a_head_counts"},
     {Mistake::short_head_dim, "Row65_every_head_dim"},
     {Mistake::scale_of_value_dim, "Row68_values_of_another_width"},
     {Mistake::emptiness_by_threshold, "shifted_scores_are_ordinary_scores"},
     {Mistake::hidden_times_zero, "Row13_nan_in_unused_cache_slots"},
+    {Mistake::hidden_times_zero, "Row92_slots_past_the_length_change_no_bit"},
+    {Mistake::hidden_times_zero, "Row98_a_cache_with_room_gives_the_same_bits"},
     {Mistake::hidden_times_zero, "dead_keys_change_no_bit"},
     {Mistake::hidden_times_zero, "bad_keys_reach_only_rows_that_see_them"},
     {Mistake::hidden_times_zero, "whole_bad_keys_stay_hidden"},
@@ -85,8 +90,11 @@ constexpr Catch catches[] = {
     {Mistake::offsets_in_32_bits, "Row73_offsets_through_strides"},
     {Mistake::empty_rows_unwritten, "rows_that_see_nothing_are_zero"},
     {Mistake::empty_rows_unwritten, "empty_extents_give_empty_or_zero"},
+    {Mistake::empty_rows_unwritten, "Row61_sequences_without_keys"},
+    {Mistake::empty_rows_unwritten, "Row91_a_length_of_zero_is_written_as_zero"},
     {Mistake::empty_rows_unwritten, "Row47_lse_of_no_keys_is_minus_infinity"},
     {Mistake::writes_past_the_row, "outputs_keep_what_lies_between_rows"},
+    {Mistake::writes_past_the_row, "Row82_outputs_in_either_order_of_axes"},
     {Mistake::writes_past_the_row, "nothing_outside_the_tensors_is_touched"},
     {Mistake::writes_past_the_row, "every_tiny_size_is_right"},
     {Mistake::writes_past_the_slice, "every_tiny_size_is_right"},

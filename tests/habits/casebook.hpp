@@ -58,5 +58,6 @@ inline Answer expect_rows(const Runner& runner, const Scenario& scenario, const 
 [[nodiscard]] std::span<const Habit> casebook_mask_rows();
 [[nodiscard]] std::span<const Habit> casebook_number_rows();
 [[nodiscard]] std::span<const Habit> casebook_shape_rows();
+[[nodiscard]] std::span<const Habit> casebook_serving_rows();
 
 }  // namespace fresnel::test

@@ -6,9 +6,9 @@
 namespace fresnel::test {
 namespace {
 
-[[maybe_unused]] const bool registered = register_habits("Casebook", casebook_mask_rows()) &&
-                                         register_habits("Casebook", casebook_number_rows()) &&
-                                         register_habits("Casebook", casebook_shape_rows());
+[[maybe_unused]] const bool registered =
+    register_habits("Casebook", casebook_mask_rows()) && register_habits("Casebook", casebook_number_rows()) &&
+    register_habits("Casebook", casebook_shape_rows()) && register_habits("Casebook", casebook_serving_rows());
 
 }  // namespace
 }  // namespace fresnel::test

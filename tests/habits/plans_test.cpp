@@ -241,6 +241,42 @@ TEST(Explaining, EveryRowHasOneLineAndOneIsChosen) {
   }
 }
 
+/// Which row ran, what it costs in memory, and why the others did not: nobody falls to a slow path in silence.
+TEST(CasebookPlans, Row124_the_row_that_ran_is_reported_and_the_others_explained) {
+  for (const char* line : {"b1 h2 q64 k300 d64 f32 causal", "b1 h2 q64 k300 d64 bf16 cap5", "b1 h1 q1 k300 d576 f16"}) {
+    const Scenario scenario(line);
+    const Problem& problem = scenario.problem;
+    HostTensor o(problem.dtype, {1, problem.heads_q, problem.queries, problem.value_dim});
+    HostTensor lse(DType::f32, {1, problem.heads_q, problem.queries});
+    const Result<Report> report = attend(problem, scenario.inputs(), {o.mutable_view(), lse.mutable_view()});
+    ASSERT_TRUE(report.ok()) << report.refusal().message();
+    EXPECT_EQ(report->kernel, report->plan.kernel_name());
+    EXPECT_NE(print(report->plan).find(report->kernel), std::string::npos) << print(report->plan);
+    EXPECT_GT(report->plan.cost.score_bytes, 0) << line;
+    for (const Explanation& row : explain(problem, Machine::host())) {
+      EXPECT_EQ(row.chosen, row.kernel == report->kernel) << row.kernel;
+      if (row.chosen) continue;
+      ASSERT_TRUE(row.refusal.has_value()) << row.kernel;
+      EXPECT_FALSE(row.refusal->argument.empty() || row.refusal->message().empty()) << row.kernel;
+    }
+    // The memory of the row that is chosen by itself does not follow the keys.
+    Problem longer = problem;
+    longer.keys *= 100;
+    const Result<Plan> more = plan(longer, Machine::host(), {.kernel = "cpu.flash", .lanes = 1});
+    const Result<Plan> less = plan(problem, Machine::host(), {.kernel = "cpu.flash", .lanes = 1});
+    ASSERT_TRUE(more.ok() && less.ok());
+    EXPECT_LE(more->workspace_bytes(), 2 * less->workspace_bytes()) << line;
+  }
+  // Outside of every row: no answer, and each row names what it misses.
+  const Problem outside = problem_of("b1 h2 q4 k300 d600 f16");
+  EXPECT_FALSE(plan(outside, Machine::host()).ok());
+  for (const Explanation& row : explain(outside, Machine::host())) {
+    EXPECT_FALSE(row.chosen) << row.kernel;
+    ASSERT_TRUE(row.refusal.has_value()) << row.kernel;
+    EXPECT_FALSE(row.refusal->accepted.empty()) << row.kernel;
+  }
+}
+
 TEST(Attending, TheSameBitsWithAndWithoutAWorkspaceOfTheCallersOwn) {
   for (const Runner& runner : catalogue_runners()) {
     if (runner.machine().isa != Machine::host().isa || !runner.listed()) continue;

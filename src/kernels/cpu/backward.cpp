@@ -169,7 +169,9 @@ Slope<Real<In>> Sweep<In>::slope(const Scratch<T>& s, const Row<T>& row, std::in
     const auto away = static_cast<T>(key - row.position);
     score += rule.slope * (rule.distance ? -std::abs(away) : away);
   }
-  const T p = std::exp(score - row.lse);
+  // No weight is above 1. Scores of 1e8 are rounded to whole numbers, and by millions at 1e14: there the difference
+  // from a saved lse may be positive and its exponential infinite. NaN is compared false and stays NaN.
+  const T p = score > row.lse ? T(1) : std::exp(score - row.lse);
   const T ds = p * (dot(s.row.second, s.keys.second + place * s.keys.deep, s.keys.deep) - row.delta);
   return {p, ds, factor * ds};
 }

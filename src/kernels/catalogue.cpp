@@ -44,6 +44,19 @@ constexpr Domain tile_preferred = [] {
   return domain;
 }();
 
+/// Few queries: what reading K and V costs is not hidden behind arithmetic.
+constexpr Domain decode_domain = [] {
+  Domain domain = cpu_domain;
+  domain.queries = {0, 32};
+  return domain;
+}();
+
+constexpr Domain decode_preferred = [] {
+  Domain domain = decode_domain;
+  domain.queries = {1, 8};
+  return domain;
+}();
+
 constexpr std::array rows = {
 #if defined(__x86_64__)
     Kernel{
@@ -62,6 +75,21 @@ constexpr std::array rows = {
         .run = cpu::run_amx,
     },
 #endif
+    Kernel{
+        .name = "cpu.decode",
+        .blurb = "few queries against many keys: K and V read once for all grouped queries, keys split over the cores",
+        .device = Device::cpu,
+        .domain = decode_domain,
+        .prefers = decode_preferred,
+        .determinism = Determinism::bitwise,
+        .tile = cpu::decode_tile,
+        .lane_bytes = cpu::decode_lane_bytes,
+        .shared_bytes = cpu::decode_shared_bytes,
+        .items = cpu::decode_items,
+        .cost = forward_cost,
+        .roundings = cpu::decode_roundings,
+        .run = cpu::run_decode,
+    },
     Kernel{
         .name = "cpu.flash",
         .blurb = "tiled, online softmax, queries in vector lanes; never holds more than one tile of scores",

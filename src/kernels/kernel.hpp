@@ -37,6 +37,7 @@ struct Kernel {
   bool needs_tile_unit = false;  ///< runs on Machine::tile_unit, with 512-bit vectors beside it
   std::size_t (*lane_bytes)(const Problem&, const Tile&) = nullptr;
   std::size_t (*shared_bytes)(const Problem&, const Tile&) = nullptr;  ///< workspace of all lanes; null: none
+  std::int64_t (*items)(const Problem&, const Tile&) = nullptr;        ///< work items; null: those of the walk
   Cost (*cost)(const Problem&, const Tile&) = nullptr;
   Roundings (*roundings)(const Problem&, const Tile&) = nullptr;
   void (*run)(const Launch&) = nullptr;  ///< null: not built here

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "planner/selection.hpp"
+#include "walk/walk.hpp"
 
 namespace fresnel {
 namespace {
@@ -27,10 +28,9 @@ Status plannable(const Problem& problem, const PlanOptions& options) {
 }
 
 /// Lanes never exceed the work there is, so that small problems do not wake threads for nothing.
-int lanes_for(const Problem& problem, const Tile& tile, const Machine& machine, int asked) {
+int lanes_for(const Kernel& row, const Problem& problem, const Tile& tile, const Machine& machine, int asked) {
   const int lanes = asked > 0 ? asked : std::max(machine.threads, 1);
-  const std::int64_t tiles = (problem.queries + tile.queries - 1) / tile.queries;
-  const std::int64_t items = problem.batch * problem.heads_q * tiles;
+  const std::int64_t items = row.items != nullptr ? row.items(problem, tile) : item_count(problem, tile);
   return static_cast<int>(std::clamp<std::int64_t>(items, 1, lanes));
 }
 
@@ -40,7 +40,7 @@ Plan plan_for(const Kernel& row, const Problem& problem, const Machine& machine,
   plan.kernel = &row;
   plan.isa = machine.isa;
   plan.tile = row.tile(problem, machine);
-  plan.lanes = lanes_for(problem, plan.tile, machine, options.lanes);
+  plan.lanes = lanes_for(row, problem, plan.tile, machine, options.lanes);
   const auto whole_lines = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
   plan.lane_bytes = whole_lines(row.lane_bytes(problem, plan.tile));
   if (row.shared_bytes != nullptr) plan.shared_bytes = whole_lines(row.shared_bytes(problem, plan.tile));

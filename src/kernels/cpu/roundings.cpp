@@ -27,6 +27,12 @@ Roundings cpu_roundings(const char* row, const Problem& problem, const Tile& til
 Roundings flash_roundings(const Problem& problem, const Tile& tile) {
   return cpu_roundings("cpu.flash", problem, tile);
 }
+/// A chunk's sums are made of blocks, and its states are merged.
+Roundings decode_roundings(const Problem& problem, const Tile& tile) {
+  Roundings roundings = cpu_roundings("cpu.decode", problem, {tile.queries, std::min(tile.keys, decode_block)});
+  roundings.splits = decode_chunks(problem, tile);
+  return roundings;
+}
 Roundings naive_roundings(const Problem& problem, const Tile& tile) {
   return cpu_roundings("cpu.naive", problem, tile);
 }

@@ -35,7 +35,7 @@ inline constexpr int sums_at_once = 8;
 
 /// Keys of a score step and vectors of columns of an output step.
 template <int rows>
-inline constexpr int step_of = rows == 1 ? 8 : std::max(sums_at_once / (rows == 3 ? 4 : rows), 2);
+inline constexpr int step_of = rows > 2 ? sums_at_once / 4 : 4;
 
 /// Keys between what a step computes and what it asks memory for.
 inline constexpr std::int64_t keys_ahead = 16;

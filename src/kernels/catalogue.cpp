@@ -56,6 +56,7 @@ constexpr Domain decode_preferred = [] {
   Domain domain = decode_domain;
   domain.queries = {1, 1};
   domain.keys.least = 512;
+  domain.required = {Feature::grouped_heads};
   return domain;
 }();
 

@@ -33,6 +33,18 @@ TEST(LongRows, AreRightHoweverTheirMaximumMoves) {
       }
 }
 
+/// Products of K and of V take turns with the softmax between them: wide heads of few values, and the other way round,
+/// are where one of them runs out of the other's work.
+TEST(LongRows, AreRightWhateverTheWidths) {
+  for (const Runner& runner : catalogue_runners())
+    for (const char* const width : {"256/8", "256/40", "130/1", "8/256", "1/130"}) {
+      Problem problem = parse_problem("b1 h1 q40 k300 d" + std::string(width) + " f32").value();
+      problem.dtype = dtypes_of(runner).back();
+      if (!admits(runner.domain(), problem)) continue;
+      EXPECT_EQ(disagreement(runner, problem, "normal", 12), "");
+    }
+}
+
 /// A score of -inf weighs nothing, even where it is all that a row has met for longer than is taken at once.
 TEST(LongRows, MayBeginWithScoresOfMinusInfinity) {
   for (const Runner& runner : catalogue_runners()) {

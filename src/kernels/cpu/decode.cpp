@@ -54,8 +54,8 @@ void add_weighed(T* mine, T factor, const T* other, T other_factor, std::int64_t
 template <class T>
 void merge(const Partial<T>& mine, const Partial<T>& other, std::int64_t padded) {
   constexpr T none = -std::numeric_limits<T>::infinity();
-  const auto weightless = [](const Partial<T>& state) { return *state.m == none && *state.l == T(0); };
-  const auto factor = [](T m, T raised) HWY_ATTR {
+  const auto weightless = [=](const Partial<T>& state) { return *state.m == none && *state.l == T(0); };
+  const auto factor = [=](T m, T raised) HWY_ATTR {
     return m == none ? T(0) : hn::GetLane(exp_nonpositive<T>(hn::Set(Full<T>(), m - raised)));
   };
   if (weightless(mine) || weightless(other)) {

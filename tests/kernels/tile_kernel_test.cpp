@@ -9,7 +9,7 @@
 #include "fresnel/problem.hpp"
 #include "kernels/cpu/tile_softmax-inl.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 void exp2_array(float* values) { _mm512_store_ps(values, exp2_short(_mm512_load_ps(values))); }
 }  // namespace fresnel::cpu

@@ -14,12 +14,13 @@ namespace fresnel::cpu {
 
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
-/// Blocks of 64 keys: what a step touches at D 64 is 24 KB and the block. Up to eight groups of 32 queries share each
-/// block, so that it comes from the second-level cache once for 256 queries; short sequences keep at least eight items.
+/// Blocks of 64 keys up to D 64, so that what a step touches stays in the first-level cache; of 128 keys from there on, so
+/// that O is loaded and stored half as often. Up to eight groups of 32 queries share K and V in the second-level cache;
+/// short sequences keep at least eight items.
 Tile amx_tile(const Problem& problem, const Machine&) {
   const std::int64_t groups =
       std::clamp<std::int64_t>(problem.queries / (8 * tile_queries), 1, TileScratch::most_groups);
-  return {groups * tile_queries, tile_keys};
+  return {groups * tile_queries, std::max(problem.head_dim, problem.value_dim) <= 64 ? 64 : 128};
 }
 
 std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile) {

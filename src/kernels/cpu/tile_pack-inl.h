@@ -19,14 +19,12 @@
 #include "kernels/cpu/element.hpp"
 #include "kernels/cpu/tiles.hpp"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 
 inline constexpr std::int64_t tile_queries = 32;   ///< queries of a score block: two tiles of 16 lanes
+inline constexpr std::uint32_t all_lanes = 0xffffffff;
 inline constexpr std::int64_t product_depth = 32;  ///< numbers of a product's sum
-
-/// Keys of a block: two products deep, so that P of 32 queries is four tiles.
-inline constexpr std::int64_t tile_keys = 64;
 
 /// How a problem is cut into tiles.
 struct TileShape {
@@ -34,18 +32,30 @@ struct TileShape {
   std::int64_t d_steps;      ///< products along D
   std::int64_t value_pairs;  ///< pairs of tiles along Dv
 
-  TileShape(const Problem& problem, std::int64_t keys)
+  constexpr TileShape(std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim)
       : block(keys),
-        d_steps((problem.head_dim + product_depth - 1) / product_depth),
-        value_pairs((problem.value_dim + product_depth - 1) / product_depth) {}
-  [[nodiscard]] std::int64_t key_tiles() const { return block / tile_lines; }
-  [[nodiscard]] std::int64_t key_steps() const { return block / product_depth; }
-  [[nodiscard]] std::int64_t value_tiles() const { return 2 * value_pairs; }
-  [[nodiscard]] std::int64_t k_bytes() const { return key_tiles() * d_steps * tile_bytes; }
-  [[nodiscard]] std::int64_t v_bytes() const { return value_tiles() * key_steps() * tile_bytes; }
-  [[nodiscard]] std::int64_t q_bytes() const { return d_steps * product_depth / 2 * tile_queries * 4; }
-  [[nodiscard]] std::int64_t o_floats() const { return value_tiles() * tile_lines * tile_queries; }
+        d_steps((head_dim + product_depth - 1) / product_depth),
+        value_pairs((value_dim + product_depth - 1) / product_depth) {}
+  TileShape(const Problem& problem, std::int64_t keys) : TileShape(keys, problem.head_dim, problem.value_dim) {}
+  [[nodiscard]] constexpr bool is(const TileShape& other) const {
+    return block == other.block && d_steps == other.d_steps && value_pairs == other.value_pairs;
+  }
+  [[nodiscard]] constexpr std::int64_t key_tiles() const { return block / tile_lines; }
+  [[nodiscard]] constexpr std::int64_t key_steps() const { return block / product_depth; }
+  [[nodiscard]] constexpr std::int64_t value_tiles() const { return 2 * value_pairs; }
+  [[nodiscard]] constexpr std::int64_t k_bytes() const { return key_tiles() * d_steps * tile_bytes; }
+  [[nodiscard]] constexpr std::int64_t v_bytes() const { return value_tiles() * key_steps() * tile_bytes; }
+  /// Blocks that one group of queries meets before the next group does: half a megabyte of K and V, which the
+  /// second-level cache keeps for the groups to come while what a group changes stays in the first level.
+  [[nodiscard]] constexpr std::int64_t stretch() const {
+    return std::max<std::int64_t>((std::int64_t{512} << 10) / (k_bytes() + v_bytes()), 1);
+  }
+  [[nodiscard]] constexpr std::int64_t q_bytes() const { return d_steps * product_depth / 2 * tile_queries * 4; }
+  [[nodiscard]] constexpr std::int64_t o_floats() const { return value_tiles() * tile_lines * tile_queries; }
 };
+
+/// Shapes whose steps the compiler sees as constants: D and Dv 33 to 64, and 97 to 128.
+inline constexpr TileShape wide_shape(64, 64, 64), deep_shape(128, 128, 128);
 
 /// Columns and rows of a 16 x 16 block of 32-bit numbers change places.
 HWY_INLINE void transpose_block(__m512i (&r)[16]) {
@@ -75,6 +85,7 @@ HWY_INLINE void transpose_block(__m512i (&r)[16]) {
 
 /// The bf16 numbers [at, at + 32) of a row that has `width`; zeros beyond.
 HWY_INLINE __m512i load_numbers(const BFloat16* row, std::int64_t at, std::int64_t width) {
+  if (at + 32 <= width) return _mm512_loadu_si512(row + at);
   const std::int64_t there = std::clamp<std::int64_t>(width - at, 0, 32);
   const auto mask = static_cast<__mmask32>((std::uint64_t{1} << there) - 1);
   return _mm512_maskz_loadu_epi16(mask, row + at);
@@ -97,7 +108,7 @@ inline void pack_keys(const TileShape& shape, Rows<const BFloat16> k, std::int64
 inline bool pack_values(const TileShape& shape, Rows<const BFloat16> v, std::int64_t first, std::int64_t live,
                         std::int64_t value_dim, std::byte* to) {
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
-  bool finite = true;
+  __mmask32 not_finite = 0;
   for (std::int64_t pair = 0; pair < shape.value_pairs; ++pair) {
     for (std::int64_t step = 0; step < shape.key_steps(); ++step) {
       __m512i low[16], high[16];  // pairs of keys; columns 0-3, 8-11, .. and columns 4-7, 12-15, ..
@@ -107,7 +118,7 @@ inline bool pack_values(const TileShape& shape, Rows<const BFloat16> v, std::int
         if (key < live) even = load_numbers(v.row(first + key), pair * product_depth, value_dim);
         if (key + 1 < live) odd = load_numbers(v.row(first + key + 1), pair * product_depth, value_dim);
         for (const __m512i numbers : {even, odd})
-          finite = finite && _mm512_cmpeq_epi16_mask(_mm512_and_si512(numbers, exponent), exponent) == 0;
+          not_finite |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(numbers, exponent), exponent);
         low[i] = _mm512_unpacklo_epi16(even, odd);
         high[i] = _mm512_unpackhi_epi16(even, odd);
       }
@@ -121,7 +132,7 @@ inline bool pack_values(const TileShape& shape, Rows<const BFloat16> v, std::int
       }
     }
   }
-  return finite;
+  return not_finite == 0;
 }
 
 /// Queries [first, first + count) as pairs of numbers in lanes; lanes without a query repeat the last one.

@@ -4,8 +4,8 @@
 //
 // There is no pass for the maximum. A lane keeps a base, a whole number of at least 8 above the largest score (in log2
 // units) of the block that set it, and weighs 2^(s - base). While the weights of a block sum to at most 1, none exceeds
-// 1 and the base stands. Else, and for a lane's first visible keys, the block is weighed again with a base of its own
-// maximum: that is when O and l are rescaled, by a power of two, exactly. What a lane does depends on its scores alone.
+// 1 and the base stands. Else the block is weighed again with a base of its own maximum: that is when O and l are rescaled,
+// by a power of two, exactly. What a lane does depends on its scores alone.
 // Sources: the lazy rescale is that of FlashAttention-4; vreduceps and vscalefps take apart 2^x as in the Intel
 // optimisation manual.
 #pragma once
@@ -16,7 +16,7 @@
 
 #include "kernels/cpu/tile_pack-inl.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 
 /// Log2 units between a block's maximum and the base it sets: room to grow before the next rescale. Weights lose as
@@ -60,7 +60,7 @@ struct TileWeights {
   std::uint32_t* p;
   __m512 scale;  ///< to log2 units
   __m512 base[2];
-  __m512 even[2], odd[2];  ///< sums of the weights of even and odd keys
+  __m512 sum[2];  ///< of the rounded weights
 };
 
 HWY_INLINE TileWeights start_weights(const TileStage& stage, const float* s, std::uint32_t* p, float scale) {
@@ -70,7 +70,7 @@ HWY_INLINE TileWeights start_weights(const TileStage& stage, const float* s, std
   w.scale = _mm512_set1_ps(scale);
   for (int half = 0; half < 2; ++half) {
     w.base[half] = _mm512_load_ps(stage.queries->base + half * 16);
-    w.even[half] = w.odd[half] = _mm512_setzero_ps();
+    w.sum[half] = _mm512_setzero_ps();
   }
   return w;
 }
@@ -84,20 +84,30 @@ HWY_INLINE __m512 below_base(const TileWeights& w, const float* s, int half, __m
   return _mm512_mask_sub_ps(fused, again, _mm512_mul_ps(dot, w.scale), w.base[half]);
 }
 
-/// Two keys of 16 queries. Rounds half away from zero, which for weights, never negative, is to nearest.
-HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
-  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
-  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000)), half_unit = _mm512_set1_epi32(0x8000);
-  const __m512 even = exp2_short(below_base(w, s, half, again));
-  const __m512 odd = exp2_short(below_base(w, s + tile_queries, half, again));
-  const __m512i first = _mm512_add_epi32(_mm512_castps_si512(even), half_unit);
-  const __m512i second = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(odd), half_unit), upper);
-  w.even[half] = _mm512_add_ps(w.even[half], _mm512_castsi512_ps(_mm512_and_si512(first, upper)));
-  w.odd[half] = _mm512_add_ps(w.odd[half], _mm512_castsi512_ps(second));
-  _mm512_store_si512(w.p + pair * tile_queries + half * 16, _mm512_or_si512(_mm512_srli_epi32(first, 16), second));
+/// Bytes 2 and 3 of every 32-bit number, to bytes 0 and 1.
+HWY_INLINE __m512i upper_half_down() {
+  return _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302));
 }
 
-HWY_INLINE __m512 sum_of_weights(const TileWeights& w, int half) { return _mm512_add_ps(w.even[half], w.odd[half]); }
+/// Two keys of 16 queries. Rounds half away from zero, which for weights, never negative, is to nearest; the pair is the
+/// upper halves of both, and one product with ones adds both to the sum.
+HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
+  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
+  const __m512i half_unit = _mm512_set1_epi32(0x8000), ones = _mm512_set1_epi16(0x3f80);
+  constexpr __mmask64 lower_bytes = 0x3333333333333333;
+  const __m512i even = _mm512_castps_si512(exp2_short(below_base(w, s, half, again)));
+  const __m512i odd = _mm512_castps_si512(exp2_short(below_base(w, s + tile_queries, half, again)));
+  const __m512i both = _mm512_mask_shuffle_epi8(_mm512_add_epi32(odd, half_unit), lower_bytes,
+                                                _mm512_add_epi32(even, half_unit), upper_half_down());
+  w.sum[half] = _mm512_dpbf16_ps(w.sum[half], (__m512bh)both, (__m512bh)ones);
+  _mm512_store_si512(w.p + pair * tile_queries + half * 16, both);
+}
+
+/// A whole block.
+inline void weigh_block(TileWeights& w, std::int64_t block) {
+  for (std::int64_t pair = 0; pair < block / 2; ++pair)
+    for (int half = 0; half < 2; ++half) weigh_pair(w, pair, half);
+}
 
 /// What is not a plain scale: ALiBi, hidden keys, and scales that are not positive (they would turn -inf around).
 struct TileRule {
@@ -139,42 +149,62 @@ inline void finish_block(const TileRule& rule, std::int64_t first_query, std::in
   }
 }
 
-/// The lanes of `half` whose block has to be weighed again.
-HWY_INLINE __mmask16 unsettled(const TileQueries& queries, __m512 sum, int half) {
-  return _mm512_cmp_ps_mask(sum, _mm512_set1_ps(1), _CMP_NLE_UQ) |
-         static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
-}
-
-/// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more. A lane that
-/// sees no key of the block keeps what it has.
-inline __m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
-                          __mmask16 again) {
-  const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  __m512 most = none;
+/// The largest stored score of each lane of one half, in log2 units, rounded; NaN where there is one.
+HWY_INLINE __m512 largest_scores(const TileWeights& w, std::int64_t block, int half) {
+  __m512 most = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (std::int64_t row = 0; row < block; ++row) {
     const __m512 s = _mm512_mul_ps(_mm512_load_ps(w.s + row * tile_queries + half * 16), w.scale);
     const __mmask16 larger = _mm512_cmp_ps_mask(s, most, _CMP_NLE_UQ);  // a NaN stays the largest
     most = _mm512_mask_mov_ps(most, larger, s);
   }
-  again &= _mm512_cmp_ps_mask(most, none, _CMP_NEQ_UQ);
+  return most;
+}
+
+/// Bases of the lanes `which` after these scores; a lane that sees none of the block's keys is not among the result.
+HWY_INLINE __mmask16 raise_bases(TileWeights& w, TileQueries& queries, __m512 most, int half, __mmask16 which) {
+  which &= _mm512_cmp_ps_mask(most, _mm512_set1_ps(-std::numeric_limits<float>::infinity()), _CMP_NEQ_UQ);
   const __m512 raised = _mm512_add_ps(_mm512_roundscale_ps(most, 0x0a), _mm512_set1_ps(base_margin));  // ceil
-  const __m512 before = w.base[half];
-  w.base[half] = _mm512_mask_mov_ps(before, again, raised);
-  const auto scaled = static_cast<__mmask16>(again & (queries.anchored >> (16 * half)));
-  const __m512 one = _mm512_set1_ps(1);
-  const __m512 factor = _mm512_mask_scalef_ps(one, scaled, one, _mm512_sub_ps(before, w.base[half]));
-  if (scaled != 0)
-    for (std::int64_t row = 0; row < o_rows; ++row) {
-      float* const at = queries.o + row * tile_queries + half * 16;
-      _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
-    }
+  w.base[half] = _mm512_mask_mov_ps(w.base[half], which, raised);
+  _mm512_store_ps(queries.base + half * 16, w.base[half]);
+  return which;
+}
+
+/// Lanes that have no base yet set one, before their first visible keys are weighed; returns them.
+inline std::uint32_t anchor(TileWeights& w, TileQueries& queries, std::int64_t block) {
+  std::uint32_t set = 0;
+  for (int half = 0; half < 2; ++half) {
+    const auto fresh = static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
+    if (fresh == 0) continue;
+    const __m512 most = largest_scores(w, block, half);
+    set |= static_cast<std::uint32_t>(raise_bases(w, queries, most, half, fresh)) << (16 * half);
+  }
+  queries.anchored |= set;
+  return set;
+}
+
+/// The lanes of a half whose block has to be weighed again. `fresh` ones have just set their base, so their largest
+/// weight is 2^-9 or more, unless scores are so large that their rounding errors are.
+HWY_INLINE __mmask16 unsettled(__m512 sum, std::uint32_t fresh, int half) {
+  const __mmask16 large = _mm512_cmp_ps_mask(sum, _mm512_set1_ps(1), _CMP_NLE_UQ);
+  const __mmask16 small = _mm512_cmp_ps_mask(sum, _mm512_set1_ps(0x1p-10f), _CMP_LT_OQ);
+  return static_cast<__mmask16>(large | (small & (fresh >> (16 * half))));
+}
+
+/// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more.
+inline __m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
+                          __mmask16 again) {
+  const __m512 before = w.base[half], one = _mm512_set1_ps(1);
+  again = raise_bases(w, queries, largest_scores(w, block, half), half, again);
+  const __m512 factor = _mm512_mask_scalef_ps(one, again, one, _mm512_sub_ps(before, w.base[half]));
+  for (std::int64_t row = 0; row < o_rows; ++row) {
+    float* const at = queries.o + row * tile_queries + half * 16;
+    _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
+  }
   float* const l = queries.l + half * 16;
   _mm512_store_ps(l, _mm512_mul_ps(_mm512_load_ps(l), factor));
-  _mm512_store_ps(queries.base + half * 16, w.base[half]);
-  queries.anchored |= static_cast<std::uint32_t>(again) << (16 * half);
-  w.even[half] = w.odd[half] = _mm512_setzero_ps();
+  w.sum[half] = _mm512_setzero_ps();
   for (std::int64_t pair = 0; pair < block / 2; ++pair) weigh_pair(w, pair, half, again);
-  return sum_of_weights(w, half);
+  return w.sum[half];
 }
 
 /// l takes the block in.

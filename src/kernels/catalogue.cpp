@@ -30,7 +30,7 @@ constexpr Domain backward_domain = [] {
 /// No soft cap: its hyperbolic tangent would cost more than the tile unit gains.
 constexpr Domain tile_domain = [] {
   Domain domain = cpu_domain;
-  domain.dtypes = {DType::bf16};
+  domain.dtypes = {DType::f16, DType::bf16};
   domain.head_dim = domain.value_dim = {1, 256};
   domain.keys = {0, std::int64_t{1} << 30};
   domain.features.bits &= ~Set<Feature>{Feature::softcap}.bits;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu.amx: tiled attention on the tile unit, bf16. Scores are made transposed, keys in rows and queries in lanes, so
-// that the softmax is lane-wise and P^T is already the right operand of the second product:
+// cpu.amx: tiled attention on the tile unit, bf16 and, split in two parts, f16. Scores are made transposed, keys in
+// rows and queries in lanes, so that the softmax is lane-wise and P^T is already the right operand of the second
+// product:
 //
 //     S^T [keys][queries] = K Q^T        O^T [Dv][queries] += V^T P^T
 //
@@ -48,8 +49,8 @@ struct TileScratch {
   float* factor;        ///< [32] 1 / l
   TileScratch(Carver& carver, const TileShape& shape, std::int64_t groups) {
     s = carver.take<float>(shape.block * tile_queries);
-    p[0] = p[1] = carver.take<std::uint32_t>(shape.block / 2 * tile_queries);
-    if (!shape.is(wide_shape)) p[1] = carver.take<std::uint32_t>(shape.block / 2 * tile_queries);
+    p[0] = p[1] = carver.take<std::uint32_t>(shape.parts * shape.p_part());
+    if (!shape.is(wide_shape)) p[1] = carver.take<std::uint32_t>(shape.parts * shape.p_part());
     for (std::int64_t group = 0; group < groups; ++group) {
       TileQueries& one = queries[group];
       one.q = carver.take<std::uint32_t>(shape.q_bytes() / 4);
@@ -77,37 +78,43 @@ struct TileItem {
 };
 
 /// The scores of a block made a second time, for lanes whose base turned out to be stale, and weighed again.
-template <class Tiles>
+template <int parts, class Tiles>
 void settle_again(Tiles& tiles, const TileShape& shape, const TileItem& item, const TileScratch& scratch,
                   const TileStage& now, std::uint32_t fresh, TileWeights& weights) {
   NothingBeside nothing;
-  multiply<true>(tiles, now.k, now.queries->q, shape.d_steps, shape.key_tiles(), scratch.s_again, nothing);
+  multiply<parts, true>(tiles, now.k, now.queries->q, shape.q_part(), shape.d_steps, shape.key_tiles(), scratch.s_again,
+                        nothing);
   tiles.fence();
   item.finish(shape, now, scratch, scratch.s_again);
   weights.s = scratch.s_again;
   for (int half = 0; half < 2; ++half) {
     __m512 sum = weights.sum[half];
     if (const __mmask16 again = unsettled(sum, fresh, half); again != 0)
-      sum = weigh_again(weights, *now.queries, shape.block, shape.value_tiles() * tile_lines, half, again);
+      sum = weigh_again<parts>(weights, *now.queries, shape.block, shape.value_tiles() * tile_lines, half, again);
     add_sums(*now.queries, sum, half);
   }
 }
 
 /// The products of a step where all three stages are there, and the weights between them.
-template <class Tiles>
+template <int parts, class Tiles>
 HWY_INLINE void full_step(Tiles& tiles, const TileShape& shape, const TileStage& next, const TileStage& before,
                           const std::uint32_t* p_before, float* s, TileWeights& weights) {
-  if (shape.is(wide_shape)) {
-    wide_step(tiles, next.k, next.queries->q, before.v, p_before, before.queries->o, s, weights);
-  } else if (shape.is(deep_shape)) {
-    paired_step(tiles, deep_shape, next.k, next.queries->q, before.v, p_before, before.queries->o, s, weights);
+  const auto paired = [&](const TileShape& constant) HWY_ATTR {
+    paired_step<parts>(tiles, constant, next.k, next.queries->q, before.v, p_before, before.queries->o, s, weights);
+  };
+  if constexpr (parts == 2) {
+    if (shape.is(split_shape)) return paired(split_shape);
+    if (shape.is(deep_split_shape)) return paired(deep_split_shape);
   } else {
-    paired_step(tiles, shape, next.k, next.queries->q, before.v, p_before, before.queries->o, s, weights);
+    if (shape.is(wide_shape))
+      return wide_step(tiles, next.k, next.queries->q, before.v, p_before, before.queries->o, s, weights);
+    if (shape.is(deep_shape)) return paired(deep_shape);
   }
+  paired(shape);
 }
 
 /// One step of the pipeline; stages without queries are not there. `turn` says which block of weights is the middle's.
-template <class Tiles>
+template <int parts, class Tiles>
 void tile_step(Tiles& tiles, const TileShape& shape, const TileItem& item, const TileScratch& scratch, int turn,
                const TileStage& next, TileStage& now, const TileStage& before) {
   tiles.fence();
@@ -116,26 +123,28 @@ void tile_step(Tiles& tiles, const TileShape& shape, const TileItem& item, const
   std::uint32_t fresh = 0;
   if (now.queries != nullptr) {
     item.finish(shape, now, scratch, scratch.s);
-    weights = start_weights(now, scratch.s, scratch.p[turn], item.rule.to_log2(!item.rule.plain()));
+    weights = start_weights(shape, now, scratch.s, scratch.p[turn], item.rule.to_log2(!item.rule.plain()));
     if (now.queries->anchored != all_lanes) fresh = anchor(weights, *now.queries, shape.block);
   }
   if (now.queries != nullptr && next.queries != nullptr && before.queries != nullptr) {
-    full_step(tiles, shape, next, before, p_before, scratch.s, weights);
+    full_step<parts>(tiles, shape, next, before, p_before, scratch.s, weights);
   } else {  // the pipeline fills or drains
     NothingBeside nothing;
     if (before.queries != nullptr)
-      multiply<false>(tiles, before.v, p_before, shape.key_steps(), shape.value_tiles(), before.queries->o, nothing);
+      multiply<parts, false>(tiles, before.v, p_before, shape.p_part(), shape.key_steps(), shape.value_tiles(),
+                             before.queries->o, nothing);
     tiles.fence();
-    if (now.queries != nullptr) weigh_block(weights, shape.block);
+    if (now.queries != nullptr) weigh_block<parts>(weights, shape.block);
     tiles.fence();
     if (next.queries != nullptr)
-      multiply<true>(tiles, next.k, next.queries->q, shape.d_steps, shape.key_tiles(), scratch.s, nothing);
+      multiply<parts, true>(tiles, next.k, next.queries->q, shape.q_part(), shape.d_steps, shape.key_tiles(), scratch.s,
+                            nothing);
   }
   tiles.fence();
   if (now.queries == nullptr) return;
   if ((unsettled(weights.sum[0], fresh, 0) | unsettled(weights.sum[1], fresh, 1)) != 0) {
     TileWeights again = weights;  // a copy, so that what the products leave to the vectors can live in registers
-    settle_again(tiles, shape, item, scratch, now, fresh, again);
+    settle_again<parts>(tiles, shape, item, scratch, now, fresh, again);
   } else {
     for (int half = 0; half < 2; ++half) add_sums(*now.queries, weights.sum[half], half);
   }
@@ -146,8 +155,9 @@ void tile_step(Tiles& tiles, const TileShape& shape, const TileItem& item, const
 }
 
 /// Queries of `group` enter: Q packed, an empty state, and each lane's visible keys.
-inline void start_queries(const TileShape& shape, const TileItem& item, Rows<const BFloat16> q, std::int64_t head_dim,
-                          std::int64_t group, TileQueries& to) {
+template <class Element>
+void start_queries(const TileShape& shape, const TileItem& item, Rows<const Element> q, std::int64_t head_dim,
+                   std::int64_t group, TileQueries& to) {
   const std::int64_t first = item.first_query + group * tile_queries;
   const std::int64_t count = std::min(tile_queries, item.count - group * tile_queries);
   pack_queries(shape, q, first, count, head_dim, to.q);
@@ -163,28 +173,29 @@ inline void start_queries(const TileShape& shape, const TileItem& item, Rows<con
 }
 
 /// Queries leave: o = O / l, lse = (base + log2 l) ln 2.
-inline void finish_queries(const Launch& launch, const TileItem& item, std::int64_t batch, std::int64_t head,
-                           std::int64_t group, const TileQueries& from, float* factor) {
+template <class Element>
+void finish_queries(const Launch& launch, const TileItem& item, std::int64_t batch, std::int64_t head,
+                    std::int64_t group, const TileQueries& from, float* factor) {
   const std::int64_t first = item.first_query + group * tile_queries;
   const std::int64_t count = std::min(tile_queries, item.count - group * tile_queries);
-  const auto out = rows_of<BFloat16>(launch.outputs.o, batch, head);
+  const auto out = rows_of<Element>(launch.outputs.o, batch, head);
   for (std::int64_t lane = 0; lane < tile_queries; ++lane)
     factor[lane] = from.first[lane] < from.last[lane] ? 1 / from.l[lane] : 0;
-  store_queries(from.o, factor, out, first, count, launch.plan.problem.value_dim);
+  store_queries<Element>(from.o, factor, out, first, count, launch.plan.problem.value_dim);
   for (std::int64_t lane = 0; lane < count; ++lane) {
     float lse = -std::numeric_limits<float>::infinity();
     if (from.first[lane] < from.last[lane]) {
       const double base = static_cast<double>(from.base[lane]) * std::numbers::ln2;
       lse = static_cast<float>(base + std::log(static_cast<double>(from.l[lane])));
     } else {  // whatever the lane gathered from its neighbours' blocks was multiplied by nothing
-      std::fill_n(out.row(first + lane), launch.plan.problem.value_dim, BFloat16{0});
+      std::fill_n(out.row(first + lane), launch.plan.problem.value_dim, Element{0});
     }
     store_lse<float>(launch.outputs, batch, head, first + lane, lse);
   }
 }
 
 /// All blocks of keys for the queries of one item, through the pipeline.
-template <class Tiles>
+template <class Tiles, class Element>
 void attend_item(const Launch& launch, const TileShape& shape, const PackedHead& packed, const QueryTile& tile,
                  TileScratch& scratch) {
   const Problem& problem = launch.plan.problem;
@@ -194,7 +205,7 @@ void attend_item(const Launch& launch, const TileShape& shape, const PackedHead&
   item.rule = {score_rule<float>(problem, launch.inputs, tile.batch, tile.head), item.mask.offset};
   item.first_query = tile.first;
   item.count = tile.count;
-  const auto q = rows_of<BFloat16>(launch.inputs.q, tile.batch, tile.head);
+  const auto q = rows_of<Element>(launch.inputs.q, tile.batch, tile.head);
   const std::int64_t groups = tiles_of(tile.count, tile_queries);
   for (std::int64_t group = 0; group < groups; ++group)
     start_queries(shape, item, q, problem.head_dim, group, scratch.queries[group]);
@@ -202,7 +213,7 @@ void attend_item(const Launch& launch, const TileShape& shape, const PackedHead&
   TileStage before, now;
   int turn = 0;
   const auto advance = [&](const TileStage& next) {
-    tile_step(tiles, shape, item, scratch, turn, next, now, before);
+    tile_step<parts_in<Element>>(tiles, shape, item, scratch, turn, next, now, before);
     before = now;
     now = next;
     turn ^= 1;
@@ -227,20 +238,21 @@ void attend_item(const Launch& launch, const TileShape& shape, const PackedHead&
   advance({});
   tiles.fence();
   for (std::int64_t group = 0; group < groups; ++group)
-    finish_queries(launch, item, tile.batch, tile.head, group, scratch.queries[group], scratch.factor);
+    finish_queries<Element>(launch, item, tile.batch, tile.head, group, scratch.queries[group], scratch.factor);
 }
 
 /// Some blocks of one kv head.
-inline void pack_blocks(const Launch& launch, const TileShape& shape, std::int64_t batch, std::int64_t kv_head,
-                        KeyRange blocks, const PackedHead& to) {
+template <class Element>
+void pack_blocks(const Launch& launch, const TileShape& shape, std::int64_t batch, std::int64_t kv_head,
+                 KeyRange blocks, const PackedHead& to) {
   const Problem& problem = launch.plan.problem;
   const std::int64_t live = live_keys(problem, launch.inputs, batch);
-  const auto k = rows_of<BFloat16>(launch.inputs.k, batch, kv_head);
-  const auto v = rows_of<BFloat16>(launch.inputs.v, batch, kv_head);
+  const auto k = rows_of<Element>(launch.inputs.k, batch, kv_head);
+  const auto v = rows_of<Element>(launch.inputs.v, batch, kv_head);
   for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
     const std::int64_t first = block * shape.block, there = std::clamp<std::int64_t>(live - first, 0, shape.block);
-    pack_keys(shape, k, first, there, problem.head_dim, to.k + block * shape.k_bytes());
-    to.finite[block] = pack_values(shape, v, first, there, problem.value_dim, to.v + block * shape.v_bytes());
+    pack_keys<Element>(shape, k, first, there, problem.head_dim, to.k + block * shape.k_bytes());
+    to.finite[block] = pack_values<Element>(shape, v, first, there, problem.value_dim, to.v + block * shape.v_bytes());
   }
 }
 
@@ -251,7 +263,7 @@ inline void pack_blocks(const Launch& launch, const TileShape& shape, std::int64
 }
 
 /// Packs and attends kv heads [first, first + count).
-template <class Tiles>
+template <class Tiles, class Element>
 void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t first, std::int64_t count) {
   const Plan& plan = launch.plan;
   const Problem& problem = plan.problem;
@@ -265,8 +277,8 @@ void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t
   const std::int64_t portions = tiles_of(blocks, portion);
   parallel_for(launch.executor, plan.lanes, count * portions, [&](int, std::int64_t index) {
     const std::int64_t head = first + index / portions, from = index % portions * portion;
-    pack_blocks(launch, shape, head / problem.heads_kv, head % problem.heads_kv,
-                {from, std::min(from + portion, blocks)}, packed(index / portions));
+    pack_blocks<Element>(launch, shape, head / problem.heads_kv, head % problem.heads_kv,
+                         {from, std::min(from + portion, blocks)}, packed(index / portions));
   });
 
   const std::int64_t tiles = tiles_of(problem.queries, plan.tile.queries), group = problem.group();
@@ -276,22 +288,28 @@ void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t
     const std::int64_t kv = first + head / group, at = tile * plan.tile.queries;
     Carver carver(shared + plan.shared_bytes + static_cast<std::size_t>(lane) * plan.lane_bytes);
     TileScratch scratch(carver, shape, plan.tile.queries / tile_queries);
-    attend_item<Tiles>(launch, shape, packed(head / group),
-                       {kv / problem.heads_kv, kv % problem.heads_kv * group + head % group, at,
-                        std::min(plan.tile.queries, problem.queries - at)},
-                       scratch);
+    attend_item<Tiles, Element>(launch, shape, packed(head / group),
+                                {kv / problem.heads_kv, kv % problem.heads_kv * group + head % group, at,
+                                 std::min(plan.tile.queries, problem.queries - at)},
+                                scratch);
   });
 }
 
-template <class Tiles>
-void tile_flash(const Launch& launch) {
+template <class Tiles, class Element>
+void tile_flash_of(const Launch& launch) {
   const Problem& problem = launch.plan.problem;
   const TileShape shape(problem, launch.plan.tile.keys);
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t bytes = std::max<std::int64_t>(packed_head_bytes(problem, shape), 64);
   const std::int64_t together = std::max<std::int64_t>(static_cast<std::int64_t>(launch.plan.shared_bytes) / bytes, 1);
   for (std::int64_t first = 0; first < heads; first += together)
-    tile_flash_heads<Tiles>(launch, shape, first, std::min(together, heads - first));
+    tile_flash_heads<Tiles, Element>(launch, shape, first, std::min(together, heads - first));
+}
+
+template <class Tiles>
+void tile_flash(const Launch& launch) {
+  if (launch.plan.problem.dtype == DType::f16) return tile_flash_of<Tiles, Float16>(launch);
+  tile_flash_of<Tiles, BFloat16>(launch);
 }
 
 }  // namespace fresnel::cpu

@@ -4,10 +4,9 @@
 //
 // There is no pass for the maximum. A lane keeps a base, a whole number of at least 8 above the largest score (in log2
 // units) of the block that set it, and weighs 2^(s - base). While the weights of a block sum to at most 1, none exceeds
-// 1 and the base stands. Else the block is weighed again with a base of its own maximum: that is when O and l are rescaled,
-// by a power of two, exactly. What a lane does depends on its scores alone.
-// Sources: the lazy rescale is that of FlashAttention-4; vreduceps and vscalefps take apart 2^x as in the Intel
-// optimisation manual.
+// 1 and the base stands. Else the block is weighed again with a base of its own maximum: that is when O and l are
+// rescaled, by a power of two, exactly. What a lane does depends on its scores alone. Sources: the lazy rescale is that
+// of FlashAttention-4; vreduceps and vscalefps take apart 2^x as in the Intel optimisation manual.
 #pragma once
 
 #include <cmath>
@@ -58,15 +57,18 @@ HWY_INLINE __m512 exp2_short(__m512 x) {
 struct TileWeights {
   const float* s;
   std::uint32_t* p;
-  __m512 scale;  ///< to log2 units
+  std::uint32_t* remainders;  ///< the low parts of p, where numbers are split
+  __m512 scale;               ///< to log2 units
   __m512 base[2];
   __m512 sum[2];  ///< of the rounded weights
 };
 
-HWY_INLINE TileWeights start_weights(const TileStage& stage, const float* s, std::uint32_t* p, float scale) {
+HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& stage, const float* s, std::uint32_t* p,
+                                     float scale) {
   TileWeights w;
   w.s = s;
   w.p = p;
+  w.remainders = p + shape.p_part();
   w.scale = _mm512_set1_ps(scale);
   for (int half = 0; half < 2; ++half) {
     w.base[half] = _mm512_load_ps(stage.queries->base + half * 16);
@@ -89,24 +91,39 @@ HWY_INLINE __m512i upper_half_down() {
   return _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302));
 }
 
-/// Two keys of 16 queries. Rounds half away from zero, which for weights, never negative, is to nearest; the pair is the
-/// upper halves of both, and one product with ones adds both to the sum.
-HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
-  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
+/// Two keys of 16 queries as a pair of bf16, added to their sum. Rounds half away from zero, which is to nearest: the
+/// pair is the upper halves of both.
+HWY_INLINE __m512i pair_up(__m512 even, __m512 odd, __m512& sum) {
   const __m512i half_unit = _mm512_set1_epi32(0x8000), ones = _mm512_set1_epi16(0x3f80);
   constexpr __mmask64 lower_bytes = 0x3333333333333333;
-  const __m512i even = _mm512_castps_si512(exp2_short(below_base(w, s, half, again)));
-  const __m512i odd = _mm512_castps_si512(exp2_short(below_base(w, s + tile_queries, half, again)));
-  const __m512i both = _mm512_mask_shuffle_epi8(_mm512_add_epi32(odd, half_unit), lower_bytes,
-                                                _mm512_add_epi32(even, half_unit), upper_half_down());
-  w.sum[half] = _mm512_dpbf16_ps(w.sum[half], (__m512bh)both, (__m512bh)ones);
-  _mm512_store_si512(w.p + pair * tile_queries + half * 16, both);
+  const __m512i both =
+      _mm512_mask_shuffle_epi8(_mm512_add_epi32(_mm512_castps_si512(odd), half_unit), lower_bytes,
+                               _mm512_add_epi32(_mm512_castps_si512(even), half_unit), upper_half_down());
+  sum = _mm512_dpbf16_ps(sum, (__m512bh)both, (__m512bh)ones);
+  return both;
+}
+
+template <int parts>
+HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
+  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
+  const __m512 even = exp2_short(below_base(w, s, half, again));
+  const __m512 odd = exp2_short(below_base(w, s + tile_queries, half, again));
+  const __m512i high = pair_up(even, odd, w.sum[half]);
+  const std::int64_t at = pair * tile_queries + half * 16;
+  _mm512_store_si512(w.p + at, high);
+  if constexpr (parts == 2) {
+    const __m512 even_high = _mm512_castsi512_ps(_mm512_slli_epi32(high, 16));
+    const __m512 odd_high = _mm512_castsi512_ps(_mm512_and_si512(high, _mm512_set1_epi32(-65536)));
+    const __m512i low = pair_up(_mm512_sub_ps(even, even_high), _mm512_sub_ps(odd, odd_high), w.sum[half]);
+    _mm512_store_si512(w.remainders + at, low);
+  }
 }
 
 /// A whole block.
-inline void weigh_block(TileWeights& w, std::int64_t block) {
+template <int parts>
+void weigh_block(TileWeights& w, std::int64_t block) {
   for (std::int64_t pair = 0; pair < block / 2; ++pair)
-    for (int half = 0; half < 2; ++half) weigh_pair(w, pair, half);
+    for (int half = 0; half < 2; ++half) weigh_pair<parts>(w, pair, half);
 }
 
 /// What is not a plain scale: ALiBi, hidden keys, and scales that are not positive (they would turn -inf around).
@@ -191,8 +208,9 @@ HWY_INLINE __mmask16 unsettled(__m512 sum, std::uint32_t fresh, int half) {
 }
 
 /// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more.
-inline __m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
-                          __mmask16 again) {
+template <int parts>
+__m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
+                   __mmask16 again) {
   const __m512 before = w.base[half], one = _mm512_set1_ps(1);
   again = raise_bases(w, queries, largest_scores(w, block, half), half, again);
   const __m512 factor = _mm512_mask_scalef_ps(one, again, one, _mm512_sub_ps(before, w.base[half]));
@@ -203,7 +221,7 @@ inline __m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t blo
   float* const l = queries.l + half * 16;
   _mm512_store_ps(l, _mm512_mul_ps(_mm512_load_ps(l), factor));
   w.sum[half] = _mm512_setzero_ps();
-  for (std::int64_t pair = 0; pair < block / 2; ++pair) weigh_pair(w, pair, half, again);
+  for (std::int64_t pair = 0; pair < block / 2; ++pair) weigh_pair<parts>(w, pair, half, again);
   return w.sum[half];
 }
 
@@ -214,7 +232,8 @@ HWY_INLINE void add_sums(const TileQueries& queries, __m512 sum, int half) {
 }
 
 /// Values of a packed block that are not finite, added by hand: o += p v for the lanes that see the key. `clean` gets
-/// the block with zeros in their place, which hidden lanes (p = 0) may multiply.
+/// the block with zeros in their place, which hidden lanes (p = 0) may multiply. The high parts of p are enough for
+/// that.
 inline void add_by_hand(const TileShape& shape, const TileStage& stage, const std::uint32_t* p) {
   std::memcpy(stage.clean, stage.v, static_cast<std::size_t>(shape.v_bytes()));
   auto* const values = reinterpret_cast<std::uint16_t*>(stage.clean);
@@ -223,7 +242,8 @@ inline void add_by_hand(const TileShape& shape, const TileStage& stage, const st
     if ((values[at] & 0x7f80) != 0x7f80) continue;
     const __m512 value = _mm512_set1_ps(bf16_to_float(values[at]));
     values[at] = 0;
-    const std::int64_t tile = at / per_tile, column = tile / shape.key_steps() * 16 + at % per_tile / 32;
+    const std::int64_t tile = at / per_tile / shape.parts;
+    const std::int64_t column = tile / shape.key_steps() * 16 + at % per_tile / 32;
     const std::int64_t key = tile % shape.key_steps() * 32 + at % 32;
     const __m512i here = _mm512_set1_epi32(static_cast<int>(stage.first_key + key));
     for (int half = 0; half < 2; ++half) {

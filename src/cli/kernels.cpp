@@ -37,8 +37,8 @@ std::string dims_of(const Domain& domain) {
 }
 
 /// "all", "all but grad" or the list, whichever is shortest.
-std::string features_of(const Domain& domain) {
-  const std::vector<std::string> have = names_of(domain.features);
+std::string members_of(Set<Feature> features) {
+  const std::vector<std::string> have = names_of(features);
   const std::vector<std::string> all = all_features();
   if (have.size() == all.size()) return "all";
   if (have.size() * 2 < all.size()) return have.empty() ? "none" : words_of(have);
@@ -46,6 +46,12 @@ std::string features_of(const Domain& domain) {
   for (const std::string& feature : all)
     if (std::find(have.begin(), have.end(), feature) == have.end()) lacking.push_back(feature);
   return "all but " + words_of(lacking);
+}
+
+/// The features that a row has, and those without which it is not right.
+std::string features_of(const Domain& domain) {
+  const std::string have = members_of(domain.features);
+  return domain.required.bits == 0 ? have : have + ", needs " + words_of(names_of(domain.required));
 }
 
 /// What `prefers` asks beyond the domain.
@@ -60,7 +66,8 @@ std::string preference_of(const Kernel& kernel) {
   if (!(chosen.value_dim == right.value_dim)) add("value dim " + bounds_of(chosen.value_dim));
   if (!(chosen.queries == right.queries)) add("queries " + bounds_of(chosen.queries));
   if (!(chosen.keys == right.keys)) add("keys " + bounds_of(chosen.keys));
-  if (!(chosen.features == right.features)) add("features: " + features_of(chosen));
+  if (!(chosen.features == right.features)) add("features: " + members_of(chosen.features));
+  if (!(chosen.required == right.required)) add("with " + words_of(names_of(chosen.required)));
   if (!(chosen.axis_orders == right.axis_orders)) add(words_of(names_of(chosen.axis_orders)));
   if (chosen.unaligned != right.unaligned) add("aligned tensors");
   return text;

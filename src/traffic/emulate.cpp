@@ -5,7 +5,8 @@
 #include <string>
 
 #include "fresnel/plan.hpp"
-#include "traffic/paper_kernels.hpp"
+#include "traffic/backward_kernels.hpp"
+#include "traffic/outer_k_kernel.hpp"
 #include "traffic/running_group.hpp"
 
 namespace fresnel::traffic {

@@ -257,6 +257,7 @@ constexpr Kernel control(std::string_view name, std::string_view blurb) {
           },
       .lane_bytes = lane_bytes,
       .cost = forward_cost,
+      .formulas = &forward_formulas,
       .roundings = roundings,
       .run = run<mistake>,
   };

@@ -108,6 +108,9 @@ fresnel_status fresnel_check(const fresnel_options* options, const fresnel_input
 size_t fresnel_kernel_count(void) FRESNEL_NOEXCEPT;
 /** Row `index`, in order of preference; `size` has to be set. */
 fresnel_status fresnel_kernel_describe(size_t index, fresnel_kernel_info* kernel) FRESNEL_NOEXCEPT;
+/** Writes the contract of the kernel of that name as one JSON object (docs/kernels.md is the same for people); text as
+    in fresnel_problem_print. */
+fresnel_status fresnel_kernel_contract(const char* name, char* text, size_t capacity, size_t* needed) FRESNEL_NOEXCEPT;
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -17,6 +17,7 @@
 #pragma once
 
 #include "fresnel/check.hpp"     // the judge: error budgets for anybody's result
+#include "fresnel/contract.hpp"  // what each kernel promises
 #include "fresnel/executor.hpp"  // threads, yours or ours
 #include "fresnel/machine.hpp"   // what a plan is made for
 #include "fresnel/merge.hpp"     // partial results of disjoint keys

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "c_api/error.hpp"
+#include "fresnel/contract.hpp"
 
 using namespace fresnel;
 
@@ -30,6 +31,16 @@ fresnel_status fresnel_kernel_describe(size_t index, fresnel_kernel_info* kernel
       place[0] = bounds.least;
       place[1] = bounds.most;
     }
+    return Done{};
+  });
+}
+
+fresnel_status fresnel_kernel_contract(const char* name, char* text, size_t capacity, size_t* needed) noexcept {
+  return c_api::guarded([&]() -> Status {
+    c_api::require(name, "name");
+    const Result<std::string> contract = contract_json(name);
+    if (!contract) return contract.refusal();
+    c_api::write_text(*contract, text, capacity, needed);
     return Done{};
   });
 }

@@ -15,6 +15,7 @@
 #include "cli/session.hpp"
 #include "cli/text.hpp"
 #include "cli/verdict.hpp"
+#include "contracts/document.hpp"
 #include "fresnel/fresnel.hpp"
 #include "inputs/inputs.hpp"
 #include "io/results_file.hpp"

@@ -6,19 +6,7 @@
 #include <cstdio>
 #include <string>
 
-#include "cli/words.hpp"
-
 namespace fresnel::cli {
-namespace {
-
-Json to_json(const Bounds& bounds) {
-  Json json{{"least", bounds.least}};
-  json["most"] = bounds.most == INT64_MAX ? Json(nullptr) : Json(bounds.most);
-  return json;
-}
-
-}  // namespace
-
 Json number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -57,39 +45,6 @@ Json to_json(const Verdict& verdict) {
   for (const auto& [name, judgement] : gradients)
     if (*judgement) outputs[name] = to_json(**judgement, 4);
   return {{"ok", verdict.ok()}, {"outputs", outputs}};
-}
-
-Json to_json(const Domain& domain) {
-  return {{"dtypes", names_of(domain.dtypes)},      {"head_dim", to_json(domain.head_dim)},
-          {"value_dim", to_json(domain.value_dim)}, {"queries", to_json(domain.queries)},
-          {"keys", to_json(domain.keys)},           {"features", names_of(domain.features)},
-          {"required", names_of(domain.required)},  {"axis_orders", names_of(domain.axis_orders)},
-          {"unaligned", domain.unaligned},          {"isolates_hidden_values", domain.isolates_hidden_values}};
-}
-
-Json to_json(const Roundings& roundings) {
-  // A binding, so that a field added to the struct does not compile until it is printed here.
-  const auto& [name, unit, unit_p, least_p, sums_rounded_p, least, least_exp, flushes_inputs, exp_constant, exp_slope,
-               rescale, tanh, log, log2_scores, tile_keys, running_sum, splits, split, dot_lanes] = roundings;
-  return {{"name", name},
-          {"unit", unit},
-          {"unit_p", unit_p},
-          {"least_p", least_p},
-          {"sums_rounded_p", sums_rounded_p},
-          {"least", least},
-          {"least_exp", least_exp},
-          {"flushes_inputs", flushes_inputs},
-          {"exp_constant", exp_constant},
-          {"exp_slope", exp_slope},
-          {"rescale", rescale},
-          {"tanh", tanh},
-          {"log", log},
-          {"log2_scores", log2_scores},
-          {"tile_keys", tile_keys},
-          {"running_sum", running_sum},
-          {"splits", splits},
-          {"split", split},
-          {"dot_lanes", dot_lanes}};
 }
 
 void emit(const Json& document) {

@@ -7,7 +7,6 @@
 
 #include "fresnel/check.hpp"
 #include "fresnel/result.hpp"
-#include "semantics/domain.hpp"
 
 namespace fresnel::cli {
 
@@ -24,8 +23,6 @@ using Json = nlohmann::ordered_json;
 [[nodiscard]] Json to_json(const Judgement& judgement, int rank);
 /// {ok, outputs: {o, lse}}.
 [[nodiscard]] Json to_json(const Verdict& verdict);
-[[nodiscard]] Json to_json(const Domain& domain);
-[[nodiscard]] Json to_json(const Roundings& roundings);
 
 /// Prints the document on standard output.
 void emit(const Json& document);

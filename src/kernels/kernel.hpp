@@ -13,6 +13,8 @@
 
 namespace fresnel {
 
+struct CostFormulas;  // kernels/cost.hpp
+
 /// What a kernel promises about equal bits (docs/semantics.md, "Same bits").
 enum class Determinism : std::uint8_t { bitwise };
 
@@ -39,6 +41,7 @@ struct Kernel {
   std::size_t (*shared_bytes)(const Problem&, const Tile&) = nullptr;  ///< workspace of all lanes; null: none
   std::int64_t (*items)(const Problem&, const Tile&) = nullptr;        ///< work items; null: those of the walk
   Cost (*cost)(const Problem&, const Tile&) = nullptr;
+  const CostFormulas* formulas = nullptr;  ///< the same as text, for contracts
   Roundings (*roundings)(const Problem&, const Tile&) = nullptr;
   void (*run)(const Launch&) = nullptr;  ///< null: not built here
 };

@@ -353,7 +353,8 @@ static void test_kernels_and_machine(void) {
   fresnel_plan_options options = {.size = sizeof options};
   fresnel_problem* problem = NULL;
   fresnel_plan* plan = NULL;
-  size_t i, backward = 0, flash = 0;
+  size_t i, backward = 0, flash = 0, needed = 0;
+  static char text[1 << 16];
   EXPECT(fresnel_kernel_count() >= 3);
   for (i = 0; i < fresnel_kernel_count(); ++i) {
     EXPECT(fresnel_kernel_describe(i, &kernel) == FRESNEL_OK);
@@ -367,6 +368,14 @@ static void test_kernels_and_machine(void) {
   EXPECT(kernel.dtypes == (1u << FRESNEL_F64 | 1u << FRESNEL_F32 | 1u << FRESNEL_F16 | 1u << FRESNEL_BF16));
   EXPECT_FAILURE(fresnel_kernel_describe(i, &kernel), FRESNEL_BAD_INPUT, "index", "below");
   EXPECT_FAILURE(fresnel_kernel_describe(0, NULL), FRESNEL_BAD_INPUT, "kernel", "null");
+
+  EXPECT(fresnel_kernel_contract("cpu.flash", NULL, 0, &needed) == FRESNEL_OK && needed > 1000 && needed < sizeof text);
+  EXPECT(fresnel_kernel_contract("cpu.flash", text, sizeof text, NULL) == FRESNEL_OK && strlen(text) + 1 == needed);
+  EXPECT(text[0] == '{' && strstr(text, "\"name\": \"cpu.flash\"") != NULL && strstr(text, "visible_pairs") != NULL);
+  EXPECT_FAILURE(fresnel_kernel_contract("cpu.flash", text, 10, NULL), FRESNEL_BAD_INPUT, "capacity", "10");
+  EXPECT_FAILURE(fresnel_kernel_contract("cpu.flush", text, sizeof text, NULL), FRESNEL_BAD_INPUT, "kernel",
+                 "cpu.flush");
+  EXPECT_FAILURE(fresnel_kernel_contract(NULL, text, sizeof text, NULL), FRESNEL_BAD_INPUT, "name", "null");
 
   EXPECT(fresnel_machine_detect(&machine) == FRESNEL_OK);
   EXPECT(machine.device == FRESNEL_CPU && machine.cores >= 1 && machine.threads >= 1 && machine.name[0] != 0);

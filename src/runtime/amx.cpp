@@ -66,8 +66,8 @@ __attribute__((target("amx-tile,amx-bf16"))) float amx_bf16_products(std::int64_
   _tile_zero(0);
   _tile_loadd(4, ones, 64);
   _tile_loadd(5, ones, 64);
-  // One sum: the unit adds to what it has just made at full rate, and where another thread shares the core, going from sum
-  // to sum halves it.
+  // One sum: the unit adds to what it has just made at full rate, and where another thread shares the core, going from
+  // sum to sum halves it.
   for (std::int64_t round = 0; round < rounds; ++round) {
     _tile_dpbf16ps(0, 4, 5);
     _tile_dpbf16ps(0, 4, 5);

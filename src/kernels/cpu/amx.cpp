@@ -63,7 +63,7 @@ Roundings amx_roundings(const Problem& problem, const Tile& tile) {
     roundings.split = 0x1p-16 + 8 * roundings.unit;  // and sums of three products are a few additions deeper
     roundings.unit_p = 0x1p-16;
     roundings.sums_rounded_p = false;
-    roundings.exp_constant += 0x1p-16;  // the weights' second part is rounded
+    roundings.exp_constant = 1.6e-7 + 0x1p-16;  // the weights' second part is rounded
   }
   return roundings;
 }

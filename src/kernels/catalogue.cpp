@@ -40,7 +40,7 @@ constexpr Domain tile_domain = [] {
 /// Few queries do not repay packing K and V.
 constexpr Domain tile_preferred = [] {
   Domain domain = tile_domain;
-  domain.queries.least = 48;
+  domain.queries.least = 32;
   return domain;
 }();
 

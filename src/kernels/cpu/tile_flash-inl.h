@@ -301,7 +301,10 @@ void tile_flash_of(const Launch& launch) {
   const TileShape shape(problem, launch.plan.tile.keys);
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t bytes = std::max<std::int64_t>(packed_head_bytes(problem, shape), 64);
-  const std::int64_t together = std::max<std::int64_t>(static_cast<std::int64_t>(launch.plan.shared_bytes) / bytes, 1);
+  // What one thread packs for itself stays in its second-level cache; several take heads enough to even out.
+  const std::int64_t wanted = launch.plan.lanes == 1 ? 1 : 2 * launch.plan.lanes;
+  const std::int64_t fit = std::max<std::int64_t>(static_cast<std::int64_t>(launch.plan.shared_bytes) / bytes, 1);
+  const std::int64_t together = std::min(fit, wanted);
   for (std::int64_t first = 0; first < heads; first += together)
     tile_flash_heads<Tiles, Element>(launch, shape, first, std::min(together, heads - first));
 }

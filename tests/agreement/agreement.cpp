@@ -44,14 +44,8 @@ Problem ordinary(const Domain& domain, DType dtype) {
   return problem;
 }
 
-/// The thread sanitizer slows the one thread that makes inputs, runs and judges, and looks only at the oracle's and the
-/// kernels' threads, which do the same for every problem: under it each row, dtype and test keeps every seventh
-/// problem.
-#if defined(__SANITIZE_THREAD__)
-constexpr std::size_t one_of = 7;
-#else
-constexpr std::size_t one_of = 1;
-#endif
+/// Of each row, dtype and test the thread sanitizer sees every seventh problem.
+constexpr std::size_t one_of = under_thread_sanitizer ? 7 : 1;
 
 /// Adds what is wrong with one problem after another, until enough is known.
 class Judge {

@@ -21,7 +21,7 @@ const Json& facts() {
 
 std::string bytes_of(const std::vector<double>& values) {
   std::string bytes(values.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());  // no values, no address
   return bytes;
 }
 

@@ -34,7 +34,8 @@ struct Habit {
 /// Runs one habit on one runner; an exception is a fault. "" when there is none.
 [[nodiscard]] std::string faults_of(const Habit& habit, const Runner& runner);
 
-/// The lines as problems in every dtype of the runner, those that its domain admits.
+/// The lines as problems in every dtype of the runner, those that its domain admits. Under the thread sanitizer each
+/// line in one dtype, another one for the next line and instruction set.
 [[nodiscard]] std::vector<Problem> problems_for(const Runner& runner, const std::vector<std::string>& lines);
 
 /// Runs `work` in a child process; whether it came back without a crash and without throwing.

@@ -75,21 +75,21 @@ void only_the_last_hundred_of_33000_keys_count(const Runner& runner, Faults& fau
   }
 }
 
-/// Linear in both lengths together: twice as long takes at most twice as much, and what lanes share is no more than a
-/// copy of K and V in float32 with some for every row.
+/// Linear in both lengths together: twice as long takes at most twice as much. Lanes share no more than a copy of K and
+/// V in float64, and each of four has no more than eight float32 for every row and key.
 void workspaces_grow_with_the_length_of_a_row(const Runner& runner, Faults& faults) {
   constexpr std::size_t fixed = 8u << 20;  // whatever does not depend on lengths, of all lanes
-  for (const int width : {8, 64, 128, 200})
+  for (const std::size_t width : {8, 64, 128, 200})
     for (const char* options : {"", " causal alibi", " w100,0"}) {
       const auto bytes = [&](const Problem& problem) { return runner.plan(problem, 4).value().workspace_bytes(); };
       for (const std::int64_t queries : {1, 1000000})
         for (Problem problem :
              problems_for(runner, {fmt::format("b1 h2/1 q{} k1000000 d{} f32{}", queries, width, options)})) {
           const std::size_t once = bytes(problem);
-          const auto padded = static_cast<std::size_t>((width + 63) / 64 * 64);
-          const std::size_t rows = static_cast<std::size_t>(problem.keys + problem.queries) * 8 * 4;
+          const std::size_t padded = (width + 63) / 64 * 64;
+          const std::size_t rows = 4 * 8 * sizeof(float) * static_cast<std::size_t>(problem.keys + problem.queries);
           const std::size_t copies = 2 * sizeof(double) * padded * static_cast<std::size_t>(problem.keys);
-          faults.expect(once <= copies + 4 * rows + fixed, fmt::format("{}: {} bytes", print(problem), once));
+          faults.expect(once <= copies + rows + fixed, fmt::format("{}: {} bytes", print(problem), once));
           problem.keys *= 2;
           if (queries > 1) problem.queries *= 2;
           const std::size_t twice = bytes(problem);

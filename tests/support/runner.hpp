@@ -13,6 +13,16 @@
 
 namespace fresnel::test {
 
+/// The thread sanitizer slows the one thread that makes inputs, compares and judges by a factor of thirty, and looks
+/// only at threads, which do the same for every problem: under it tests keep some of their problems, of every row.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool under_thread_sanitizer = true;
+#elif defined(__has_feature)
+constexpr bool under_thread_sanitizer = __has_feature(thread_sanitizer);
+#else
+constexpr bool under_thread_sanitizer = false;
+#endif
+
 /// What went wrong, in words; empty when nothing did. Keeps the first few.
 class Faults {
  public:

@@ -40,6 +40,20 @@ class TestPatches(unittest.TestCase):
         self.assertGreaterEqual(sum("backward" in mutant.file for mutant in planted), 8)
 
 
+class TestOrder(unittest.TestCase):
+    def test_the_tests_of_a_file_come_first_and_none_is_left_out(self):
+        for mutant in mutants.all_mutants([]):
+            order = mutants.ordered(mutant.file, mutants.PROGRAMS)
+            self.assertEqual(sorted(order), sorted(mutants.PROGRAMS))
+        self.assertEqual(mutants.ordered("src/kernels/cpu/backward.cpp", mutants.PROGRAMS)[0], "backward_test")
+        self.assertEqual(mutants.ordered("src/kernels/cpu/flash.cpp", mutants.PROGRAMS)[0], "agreement_test")
+        self.assertEqual(mutants.ordered("src/semantics/mask.hpp", mutants.PROGRAMS)[0], "semantics_test")
+
+    def test_the_first_tests_exist(self):
+        for names in mutants.SPECIFIC.values():
+            self.assertLessEqual(set(names), set(mutants.PROGRAMS))
+
+
 class TestMutants(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

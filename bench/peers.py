@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """fresnel beside PyTorch and ONNX Runtime: the same problem, the same threads, turn and turn about in one run.
 
-    bench/peers.py [--fresnel PROGRAM] [--threads N,N] [--rounds R] [--seconds S] [--json] [PROBLEM...]
+    bench/peers.py [--fresnel PROGRAM] [--threads N,N] [--rounds R] [--seconds S] [--kernel NAME] [--json]
+                   [PROBLEM...]
 
 PROBLEM is a problem line (`b1 h16 q2048 k2048 d64 bf16 causal`) of equal head counts, or grouped ones for PyTorch. Each
 round times every kernel of fresnel that fits (which verifies it first), then each peer that is installed and has the
@@ -43,9 +44,10 @@ def times_of(call, seconds):
     return taken
 
 
-def fresnel(program, problem, threads, seconds):
+def fresnel(program, problem, threads, seconds, kernel):
     """Seconds per run and rate of each kernel; a wrong kernel has neither."""
     command = [program, "time", problem.line, "--threads", str(threads), "--seconds", str(seconds), "--json"]
+    command += ["--kernel", kernel] if kernel else []
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         sys.exit(f"peers: {' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
@@ -121,7 +123,8 @@ def measure(problem, threads, peers, options):
     samples, operations = {}, None
     runners = {peer.name: peer.runner(problem, threads) for peer in peers}
     for _ in range(options.rounds):
-        for kernel, (taken, work) in fresnel(options.fresnel, problem, threads, options.seconds).items():
+        for kernel, (taken, work) in fresnel(options.fresnel, problem, threads, options.seconds,
+                                               options.kernel).items():
             samples.setdefault(kernel, []).extend(taken)
             operations = work
         for name, call in runners.items():
@@ -138,6 +141,7 @@ def main():
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--kernel", help="this one of ours alone (default: all that fit)")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("problems", nargs="*", metavar="PROBLEM")
     options = parser.parse_args()

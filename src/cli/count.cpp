@@ -22,7 +22,7 @@ using traffic::Kind;
 struct Typed {
   std::vector<std::string> problems, n, d, kinds, kernels;
   Text tile, memory, heads, queries, left, right, machine;
-  bool causal = false, lse = false, paged = false, json = false;
+  bool causal = false, lse = false, paged = false, caches = false, json = false;
 
   /// Something that shapes the problems of a sweep was given.
   [[nodiscard]] bool shaped() const { return heads || queries || left || right || causal || lse; }
@@ -34,6 +34,7 @@ struct Request {
   std::vector<Kind> kinds;  ///< empty: those of the lesson, or the backward where gradients are asked for
   traffic::TileChoice tile;
   std::optional<traffic::Rates> rates;
+  bool caches = false;
   bool lesson = true;  ///< n queries and keys of width d and nothing else
 };
 
@@ -44,6 +45,7 @@ struct Row {
   traffic::Emulation emulation;
   std::optional<traffic::Counts> formula;
   traffic::Count fused_words = 0;  ///< what fused asks of global memory for the same problem
+  std::optional<traffic::Simulation> caches = std::nullopt;
 };
 
 /// No size of a sweep is larger; products of them are refused where their counts are too large.
@@ -163,6 +165,9 @@ Result<Request> request_of(const Typed& typed) {
   auto rates = rates_for(typed.machine);
   if (!rates) return rates.refusal();
   request.rates = *rates;
+  request.caches = typed.caches;
+  if (typed.caches && !request.rates)
+    return refuse("--caches", "without --machine", "with the machine whose caches they are");
   return request;
 }
 
@@ -174,11 +179,24 @@ std::vector<Kind> kinds_for(const Problem& problem, const Request& request) {
 
 /// The refusal in the words that were typed.
 Refusal as_typed(Refusal refusal, const Request& request) {
-  if (refusal.argument == "memory" || refusal.argument == "tile") refusal.argument = "--" + refusal.argument;
+  if (refusal.argument == "memory" || refusal.argument == "tile" || refusal.argument == "caches" ||
+      refusal.argument == "machine")
+    refusal.argument = "--" + refusal.argument;
   if (!request.lesson) return refusal;
   if (refusal.argument == "queries" || refusal.argument == "keys") refusal.argument = "--n";
   if (refusal.argument == "head_dim") refusal.argument = "--d";
   return refusal;
+}
+
+Result<traffic::Simulation> simulated(const Row& row, const Request& request) {
+  if (request.rates->name == "cpu") {
+    const auto machine = Machine::detect();
+    if (!machine) return machine.refusal();
+    return traffic::simulate(row.kind, row.shape, traffic::caches_of(*machine, machine->threads));
+  }
+  const auto caches = traffic::caches_of(*request.rates, row.shape, row.emulation.shared_bytes);
+  if (!caches) return caches.refusal();
+  return traffic::simulate(row.kind, row.shape, *caches);
 }
 
 Result<Row> row_of(Kind kind, Problem problem, const Request& request) {
@@ -190,6 +208,10 @@ Result<Row> row_of(Kind kind, Problem problem, const Request& request) {
   const auto walk = pairs <= most_pairs_walked ? traffic::WalkKind::each : traffic::WalkKind::closed;
   Row row{kind, *shape, walk, traffic::count(kind, *shape, walk), traffic::closed_form(kind, *shape), 0};
   if (kind != Kind::backward) row.fused_words = traffic::count(Kind::fused, *shape).counts.global();
+  if (!request.caches) return row;
+  auto simulation = simulated(row, request);
+  if (!simulation) return as_typed(simulation.refusal(), request);
+  row.caches = std::move(*simulation);
   return row;
 }
 
@@ -240,6 +262,7 @@ Json document_of(const Row& row, const Request& request) {
             {"compulsory_bytes", number(traffic::compulsory_bytes(row.kind, row.shape))},
             {"arithmetic_intensity", number(2 * real(counts.fma) / real(counts.global_bytes()))}};
   if (request.rates) json["machine"] = to_json(*request.rates, roofline_of(row, *request.rates));
+  if (row.caches) json["caches"] = to_json(*row.caches, *request.rates);
   return json;
 }
 
@@ -297,10 +320,18 @@ void print_for_people(const std::vector<Row>& rows, const Request& request) {
   }
   fmt::print("{}\n{}", global.text(paint), inside.text(paint));
   if (!request.rates) return;
-  RooflineTable times(request.lesson ? "n, d, tile, kind" : "problem, tile, kind");
-  for (const Row& row : rows) times.add(joined(label_of(row, request)), roofline_of(row, *request.rates));
+  const std::string label = request.lesson ? "n, d, tile, kind" : "problem, tile, kind";
+  RooflineTable times(label);
+  CachesTable caches(label);
+  for (const Row& row : rows) {
+    times.add(joined(label_of(row, request)), roofline_of(row, *request.rates));
+    if (row.caches)
+      caches.add(joined(label_of(row, request)), *row.caches, real(row.emulation.counts.global_bytes()),
+                 traffic::compulsory_bytes(row.kind, row.shape), *request.rates);
+  }
   fmt::print("\nat the rates of {}, {}; every request goes to device memory\n\n{}", request.rates->name,
              request.rates->about, times.text(paint));
+  if (request.caches) fmt::print("\nthrough its caches\n\n{}", caches.text(paint));
 }
 
 void add_options(Usage& usage, Typed& typed) {
@@ -320,6 +351,7 @@ void add_options(Usage& usage, Typed& typed) {
   usage.flag("--paged", typed.paged, "Not built yet, and refused");
   usage.repeated("--kernel", typed.kernels, "Replay this row of the catalogue on the problems instead", "NAME");
   usage.option("--machine", typed.machine, "Times at the rates of cpu, h100, h200, a100 or webgpu", "NAME");
+  usage.flag("--caches", typed.caches, "Send every request through the caches of --machine");
   usage.flag("--json", typed.json, "One JSON document on standard output");
 }
 
@@ -346,7 +378,8 @@ Result<int> count_command(const Words& words) {
 
   const auto request = request_of(typed);
   if (!request) return request.refusal();
-  if (!typed.kernels.empty()) return count_kernels(typed.kernels, request->problems, request->rates, typed.json);
+  if (!typed.kernels.empty())
+    return count_kernels({typed.kernels, request->problems, request->rates, typed.caches, typed.json});
   std::vector<Row> rows;
   for (const Problem& problem : request->problems)
     for (const Kind kind : kinds_for(problem, *request)) {

@@ -5,8 +5,7 @@
 #include <string>
 
 #include "fresnel/plan.hpp"
-#include "traffic/backward_kernels.hpp"
-#include "traffic/outer_k_kernel.hpp"
+#include "traffic/dispatch.hpp"
 #include "traffic/running_group.hpp"
 
 namespace fresnel::traffic {
@@ -44,17 +43,6 @@ double bound_of(const Problem& problem) {
   const double heads = real(problem.batch) * std::max(real(problem.heads_q), real(problem.heads_kv));
   const double pairs = (real(problem.queries) + 1) * (real(problem.keys) + 1);
   return heads * (8 * pairs * (real(problem.head_dim) + real(problem.value_dim) + 4) + 4096 * real(problem.queries));
-}
-
-template <class Machine>
-void execute(Machine& machine, Kind kind, const Shape& shape, const Tensors<typename Machine::Global>& tensors) {
-  switch (kind) {
-    case Kind::unfused: return unfused(machine, shape, tensors);
-    case Kind::fused: return fused(machine, shape, tensors);
-    case Kind::broken: return fused(machine, shape, tensors, /*rescales_l=*/false);
-    case Kind::outer_k: return outer_k(machine, shape, tensors);
-    case Kind::backward: return backward(machine, shape, tensors);
-  }
 }
 
 template <class Machine>

@@ -9,8 +9,9 @@
 
 #include "cli/commands.hpp"
 #include "cli/counting.hpp"
+#include "cli/emulated_run.hpp"
 #include "cli/errors.hpp"
-#include "cli/text.hpp"
+#include "cli/verdict.hpp"
 #include "traffic/emulate.hpp"
 
 namespace fresnel::cli {
@@ -22,7 +23,7 @@ using traffic::Kind;
 struct Typed {
   std::vector<std::string> problems, n, d, kinds, kernels;
   Text tile, memory, heads, queries, left, right, machine;
-  bool causal = false, lse = false, paged = false, caches = false, json = false;
+  bool causal = false, lse = false, paged = false, caches = false, check = false, json = false;
 
   /// Something that shapes the problems of a sweep was given.
   [[nodiscard]] bool shaped() const { return heads || queries || left || right || causal || lse; }
@@ -35,7 +36,16 @@ struct Request {
   traffic::TileChoice tile;
   std::optional<traffic::Rates> rates;
   bool caches = false;
+  bool check = false;
   bool lesson = true;  ///< n queries and keys of width d and nothing else
+};
+
+/// What a run of a counted kernel showed.
+struct Checked {
+  Verdict verdict;
+  bool same_counts = false;  ///< the run asked for what the walk said
+  bool raced = false;
+  [[nodiscard]] bool right() const { return verdict.ok() && same_counts && !raced; }
 };
 
 struct Row {
@@ -46,6 +56,7 @@ struct Row {
   std::optional<traffic::Counts> formula;
   traffic::Count fused_words = 0;  ///< what fused asks of global memory for the same problem
   std::optional<traffic::Simulation> caches = std::nullopt;
+  std::optional<Checked> checked = std::nullopt;
 };
 
 /// No size of a sweep is larger; products of them are refused where their counts are too large.
@@ -166,6 +177,7 @@ Result<Request> request_of(const Typed& typed) {
   if (!rates) return rates.refusal();
   request.rates = *rates;
   request.caches = typed.caches;
+  request.check = typed.check;
   if (typed.caches && !request.rates)
     return refuse("--caches", "without --machine", "with the machine whose caches they are");
   return request;
@@ -199,6 +211,19 @@ Result<traffic::Simulation> simulated(const Row& row, const Request& request) {
   return traffic::simulate(row.kind, row.shape, *caches);
 }
 
+/// Multiply-adds that a checked run may take: some seconds of the emulated machine.
+constexpr traffic::Count most_fma_run = traffic::Count{1} << 31;
+
+Result<Checked> checked(const Row& row) {
+  if (row.emulation.counts.fma > most_fma_run)
+    return refuse("--check", fmt::format("{} multiply-adds", row.emulation.counts.fma), "at most 2^31");
+  const auto run = EmulatedRun::make(row.kind, row.shape);
+  if (!run) return run.refusal();
+  const auto verdict = run->judged();
+  if (!verdict) return verdict.refusal();
+  return Checked{*verdict, run->emulation == row.emulation, run->emulation.race.has_value()};
+}
+
 Result<Row> row_of(Kind kind, Problem problem, const Request& request) {
   if (kind == Kind::backward) problem.grad = problem.lse = true;  // the kind says it
   const auto shape = traffic::shape_of(kind, problem, request.tile);
@@ -208,10 +233,16 @@ Result<Row> row_of(Kind kind, Problem problem, const Request& request) {
   const auto walk = pairs <= most_pairs_walked ? traffic::WalkKind::each : traffic::WalkKind::closed;
   Row row{kind, *shape, walk, traffic::count(kind, *shape, walk), traffic::closed_form(kind, *shape), 0};
   if (kind != Kind::backward) row.fused_words = traffic::count(Kind::fused, *shape).counts.global();
-  if (!request.caches) return row;
-  auto simulation = simulated(row, request);
-  if (!simulation) return as_typed(simulation.refusal(), request);
-  row.caches = std::move(*simulation);
+  if (request.caches) {
+    auto simulation = simulated(row, request);
+    if (!simulation) return as_typed(simulation.refusal(), request);
+    row.caches = std::move(*simulation);
+  }
+  if (request.check) {
+    auto found = checked(row);
+    if (!found) return found.refusal();
+    row.checked = std::move(*found);
+  }
   return row;
 }
 
@@ -263,6 +294,11 @@ Json document_of(const Row& row, const Request& request) {
             {"arithmetic_intensity", number(2 * real(counts.fma) / real(counts.global_bytes()))}};
   if (request.rates) json["machine"] = to_json(*request.rates, roofline_of(row, *request.rates));
   if (row.caches) json["caches"] = to_json(*row.caches, *request.rates);
+  if (row.checked) {
+    json["check"] = to_json(row.checked->verdict);
+    json["check"]["same_counts"] = row.checked->same_counts;
+    json["check"]["raced"] = row.checked->raced;
+  }
   return json;
 }
 
@@ -300,6 +336,17 @@ std::vector<std::string> joined_cells(std::vector<std::string> cells, std::vecto
   return cells;
 }
 
+void print_checks(const std::vector<Row>& rows, const Request& request, const Paint& paint) {
+  std::vector<Table::Column> columns = labels(request);
+  for (const char* head : {"run in float32", "counts", "against the oracle"}) columns.push_back({head});
+  Table table(columns);
+  for (const Row& row : rows)
+    table.add(joined_cells(label_of(row, request), {paint.verdict(row.checked->right()),
+                                                    row.checked->same_counts ? "equal" : paint.bad("DIFFER"),
+                                                    verdict_line(row.checked->verdict)}));
+  fmt::print("\n{}", table.text(paint));
+}
+
 void print_for_people(const std::vector<Row>& rows, const Request& request) {
   const Paint paint = Paint::of_stdout();
   const auto table_of = [&](const std::vector<std::string>& heads) {
@@ -319,6 +366,7 @@ void print_for_people(const std::vector<Row>& rows, const Request& request) {
                                               count_of(counts.barriers), count_of(counts.fma), count_of(counts.exps)}));
   }
   fmt::print("{}\n{}", global.text(paint), inside.text(paint));
+  if (request.check) print_checks(rows, request, paint);
   if (!request.rates) return;
   const std::string label = request.lesson ? "n, d, tile, kind" : "problem, tile, kind";
   RooflineTable times(label);
@@ -352,6 +400,7 @@ void add_options(Usage& usage, Typed& typed) {
   usage.repeated("--kernel", typed.kernels, "Replay this row of the catalogue on the problems instead", "NAME");
   usage.option("--machine", typed.machine, "Times at the rates of cpu, h100, h200, a100 or webgpu", "NAME");
   usage.flag("--caches", typed.caches, "Send every request through the caches of --machine");
+  usage.flag("--check", typed.check, "Also run what was counted, in float32, and judge it");
   usage.flag("--json", typed.json, "One JSON document on standard output");
 }
 
@@ -361,6 +410,7 @@ Status fit_for_replay(const Typed& typed) {
   if (!typed.kinds.empty()) return refuse("--kind", "together with --kernel", "one of them");
   if (typed.tile) return refuse("--tile", "together with --kernel", "nothing: a kernel chooses its tile");
   if (typed.memory) return refuse("--memory", "together with --kernel", "nothing: a kernel chooses its tile");
+  if (typed.check) return refuse("--check", "together with --kernel", "nothing: `fresnel check` judges kernels");
   return Done{};
 }
 
@@ -387,14 +437,17 @@ Result<int> count_command(const Words& words) {
       if (!row) return row.refusal();
       rows.push_back(std::move(*row));
     }
+  const bool right =
+      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.checked || row.checked->right(); });
+  const int code = right ? exit_right : exit_wrong;
   if (!typed.json) {
     print_for_people(rows, *request);
-    return exit_right;
+    return code;
   }
   Json document{{"rows", Json::array()}};
   for (const Row& row : rows) document["rows"].push_back(document_of(row, *request));
   emit(document);
-  return exit_right;
+  return code;
 }
 
 }  // namespace fresnel::cli

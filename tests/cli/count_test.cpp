@@ -140,6 +140,31 @@ TEST(Count, ThroughTheCachesOfAMachine) {
     EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
 }
 
+TEST(Count, WhatIsCountedIsRunAndJudged) {
+  const std::vector<std::string> lesson{"count", "--d", "64", "--kind", "fused", "--kind", "broken", "--check"};
+  std::vector<std::string> words = lesson;
+  words.insert(words.end(), {"--n", "256", "--json"});
+  const Outcome run = fresnel(words);
+  EXPECT_EQ(run.code, 1) << "broken is wrong where a row spans two tiles\n" << shown(run);
+  const Json& rows = run.json()["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["check"]["ok"], true);
+  EXPECT_EQ(rows[0]["check"]["outputs"]["o"]["count"], 256 * 64);
+  EXPECT_EQ(rows[1]["check"]["ok"], false);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row["check"]["same_counts"], true);
+    EXPECT_EQ(row["check"]["raced"], false);
+  }
+  words = lesson;
+  words.insert(words.end(), {"--n", "32"});
+  const Outcome one_tile = fresnel(words);
+  EXPECT_EQ(one_tile.code, 0) << "and right where it fits one\n" << shown(one_tile);
+  EXPECT_NE(one_tile.out.find("RIGHT"), std::string::npos);
+  const Outcome gradients = fresnel({"count", "b1 h4/2 q40 k50 d16 f32 causal grad", "--check"});
+  EXPECT_EQ(gradients.code, 0) << shown(gradients);
+  EXPECT_NE(gradients.out.find("dk"), std::string::npos) << shown(gradients);
+}
+
 void expect_refused(std::vector<std::string> words, const std::string& argument, const std::string& fragment = "") {
   words.insert(words.begin(), "count");
   const Outcome plain = fresnel(words);
@@ -162,6 +187,8 @@ TEST(Count, RefusesByName) {
   expect_refused({"--tile", "1025"}, "--tile", "1024");
   expect_refused({"--tile", "4", "--memory", "4096"}, "--tile", "one of them");
   expect_refused({"--machine", "h10"}, "--machine", "nearest: h100");
+  expect_refused({"--check", "--n", "8192", "--d", "64"}, "--check", "2^31");
+  expect_refused({"--check", "--kernel", "cpu.flash", "b1 h1 q64 k64 d64 f32"}, "--check");
   expect_refused({"--caches"}, "--caches", "--machine");
   expect_refused({"--caches", "--machine", "webgpu"}, "--machine", "known");
   expect_refused({"--caches", "--machine", "h100", "--n", "65536"}, "--caches", "2^28");

@@ -74,7 +74,7 @@ TEST(Counts, TheLessonsRowsComeOutOfTheRun) {
     if (row["N"] > 256) continue;  // 1024 runs in the tests of values, and the walk has no size of its own
     SCOPED_TRACE(row.dump());
     const Kind kind = *traffic::kind_named(row["kind"].get<std::string>());
-    const Emulated ran(kind, shape(kind, square(row["N"], row["d"])));
+    const cli::EmulatedRun ran = emulated(kind, shape(kind, square(row["N"], row["d"])));
     EXPECT_EQ(ran.emulation.counts, counts_in(row)) << print(ran.emulation.counts);
     EXPECT_EQ(ran.emulation.extra_memory_bytes, row["extraMemoryBytes"]);
     EXPECT_EQ(ran.emulation.shared_bytes, row["sharedPerWorkgroupBytes"]);
@@ -89,7 +89,7 @@ void expect_all_ways_equal(Kind kind, const Problem& problem, const TileChoice& 
   const Emulation each = traffic::count(kind, asked, WalkKind::each);
   const Emulation closed = traffic::count(kind, asked, WalkKind::closed);
   EXPECT_TRUE(each == closed) << print(each.counts) << "\n" << print(closed.counts);
-  const Emulated ran(kind, asked);
+  const cli::EmulatedRun ran = emulated(kind, asked);
   EXPECT_TRUE(each == ran.emulation) << print(each.counts) << "\n" << print(ran.emulation.counts);
   EXPECT_FALSE(ran.emulation.race);
   const auto formula = traffic::closed_form(kind, asked);

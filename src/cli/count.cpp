@@ -211,11 +211,11 @@ Result<traffic::Simulation> simulated(const Row& row, const Request& request) {
   return traffic::simulate(row.kind, row.shape, *caches);
 }
 
-/// Multiply-adds that a checked run may take: some seconds of the emulated machine.
-constexpr traffic::Count most_fma_run = traffic::Count{1} << 31;
+/// Multiply-adds and requests that a checked run may take: some seconds of the emulated machine.
+constexpr traffic::Count most_run = traffic::Count{1} << 31;
 
 Result<Checked> checked(const Row& row) {
-  if (row.emulation.counts.fma > most_fma_run)
+  if (row.emulation.counts.fma > most_run || row.emulation.counts.global() > most_run)
     return refuse("--check", fmt::format("{} multiply-adds", row.emulation.counts.fma), "at most 2^31");
   const auto run = EmulatedRun::make(row.kind, row.shape);
   if (!run) return run.refusal();
@@ -228,8 +228,8 @@ Result<Row> row_of(Kind kind, Problem problem, const Request& request) {
   if (kind == Kind::backward) problem.grad = problem.lse = true;  // the kind says it
   const auto shape = traffic::shape_of(kind, problem, request.tile);
   if (!shape) return as_typed(shape.refusal(), request);
-  const double pairs = static_cast<double>(problem.batch) * static_cast<double>(problem.heads_q) *
-                       static_cast<double>(problem.queries) * static_cast<double>(problem.keys);
+  const double heads = static_cast<double>(problem.batch) * static_cast<double>(problem.heads_q);
+  const double pairs = heads * static_cast<double>(problem.queries + 1) * static_cast<double>(problem.keys + 1);
   const auto walk = pairs <= most_pairs_walked ? traffic::WalkKind::each : traffic::WalkKind::closed;
   Row row{kind, *shape, walk, traffic::count(kind, *shape, walk), traffic::closed_form(kind, *shape), 0};
   if (kind != Kind::backward) row.fused_words = traffic::count(Kind::fused, *shape).counts.global();

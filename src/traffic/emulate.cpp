@@ -20,6 +20,9 @@ Refusal refuse(std::string argument, std::string given, std::string accepted, st
   return {Fault::unsupported, {}, std::move(argument), std::move(given), std::move(accepted), std::move(nearest)};
 }
 
+/// Tiles of a masked problem, whose walk cannot be folded.
+constexpr std::int64_t most_masked_tiles = std::int64_t{1} << 26;
+
 /// Words of workgroup memory for each row of a tile.
 std::int64_t words_per_row(Kind kind, const Problem& problem) {
   return problem.head_dim + problem.value_dim + (kind == Kind::backward ? 2 : 0);
@@ -94,6 +97,9 @@ Result<Shape> shape_of(Kind kind, const Problem& problem, const TileChoice& choi
   shape.mask = mask_of(problem, problem.keys);
   const bool any = problem.queries > 0 && problem.keys > 0;
   shape.masked = any && classify(shape.mask, 0, problem.queries, 0, problem.keys) != TileClass::full;
+  if (shape.masked && std::max(problem.queries, problem.keys) / shape.tile > most_masked_tiles)
+    return refuse("queries", std::to_string(problem.queries) + " with " + std::to_string(problem.keys) + " keys",
+                  "at most 2^26 tiles under a mask, which are walked one by one");
   shape.scale = static_cast<float>(problem.softmax_scale());
   return shape;
 }

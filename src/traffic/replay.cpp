@@ -28,6 +28,9 @@ constexpr std::array described{Described{"cpu.amx", Style::packed}, Described{"c
                                Described{"cpu.flash", Style::tiles}, Described{"cpu.naive", Style::tiles},
                                Described{"cpu.reference_backward", Style::two_sweeps}};
 
+/// Rows that are gone through one by one.
+constexpr std::int64_t most_rows = std::int64_t{1} << 27;
+
 const Described* description_of(const Kernel& kernel) {
   const auto* const found =
       std::find_if(described.begin(), described.end(), [&](const Described& row) { return row.name == kernel.name; });
@@ -120,6 +123,8 @@ Result<Replay> replay(const Kernel& kernel, const Problem& problem, const Tile& 
   const Described* const found = description_of(kernel);
   if (found == nullptr)
     return Refusal{Fault::unsupported, {}, "kernel", std::string(kernel.name), "a kernel whose walk is described", {}};
+  if (problem.queries > most_rows || problem.queries * problem.group() > most_rows)
+    return Refusal{Fault::unsupported, {}, "queries", std::to_string(problem.queries), "at most 2^27 in a replay", {}};
   const Sizes s(problem);
   const double queries = s.heads_q * real(problem.queries), keys = s.heads_kv * real(problem.keys);
   const bool backward = found->style == Style::two_sweeps;

@@ -84,6 +84,10 @@ class TracingMachine {
       });
     }
     template <class Body>
+    void repeat(std::int64_t count, Body&& body) {
+      for (std::int64_t index = 0; index < count; ++index) body(index);
+    }
+    template <class Body>
     void elements(std::int64_t count, Body&& body) {
       in_step(count, [&](std::int64_t element) {
         Thread thread(blocks_, element % threads_);

@@ -23,7 +23,7 @@ using traffic::Kind;
 struct Typed {
   std::vector<std::string> problems, n, d, kinds, kernels;
   Text tile, memory, heads, queries, left, right, machine;
-  bool causal = false, lse = false, paged = false, caches = false, check = false, json = false;
+  bool causal = false, lse = false, paged = false, caches = false, cold = false, check = false, json = false;
 
   /// Something that shapes the problems of a sweep was given.
   [[nodiscard]] bool shaped() const { return heads || queries || left || right || causal || lse; }
@@ -36,6 +36,7 @@ struct Request {
   traffic::TileChoice tile;
   std::optional<traffic::Rates> rates;
   bool caches = false;
+  bool cold = false;
   bool check = false;
   bool lesson = true;  ///< n queries and keys of width d and nothing else
 };
@@ -177,7 +178,9 @@ Result<Request> request_of(const Typed& typed) {
   if (!rates) return rates.refusal();
   request.rates = *rates;
   request.caches = typed.caches;
+  request.cold = typed.cold;
   request.check = typed.check;
+  if (typed.cold && !typed.caches) return refuse("--cold", "without --caches", "with the caches that are to be cold");
   if (typed.caches && !request.rates)
     return refuse("--caches", "without --machine", "with the machine whose caches they are");
   return request;
@@ -204,10 +207,13 @@ Result<traffic::Simulation> simulated(const Row& row, const Request& request) {
   if (request.rates->name == "cpu") {
     const auto machine = Machine::detect();
     if (!machine) return machine.refusal();
-    return traffic::simulate(row.kind, row.shape, traffic::caches_of(*machine, machine->threads));
+    auto caches = traffic::caches_of(*machine, machine->threads);
+    caches.cold = request.cold;
+    return traffic::simulate(row.kind, row.shape, caches);
   }
-  const auto caches = traffic::caches_of(*request.rates, row.shape, row.emulation.shared_bytes);
+  auto caches = traffic::caches_of(*request.rates, row.shape, row.emulation.shared_bytes);
   if (!caches) return caches.refusal();
+  caches->cold = request.cold;
   return traffic::simulate(row.kind, row.shape, *caches);
 }
 
@@ -400,6 +406,7 @@ void add_options(Usage& usage, Typed& typed) {
   usage.repeated("--kernel", typed.kernels, "Replay this row of the catalogue on the problems instead", "NAME");
   usage.option("--machine", typed.machine, "Times at the rates of cpu, h100, h200, a100 or webgpu", "NAME");
   usage.flag("--caches", typed.caches, "Send every request through the caches of --machine");
+  usage.flag("--cold", typed.cold, "Empty those caches before each kernel, as a profiler does");
   usage.flag("--check", typed.check, "Also run what was counted, in float32, and judge it");
   usage.flag("--json", typed.json, "One JSON document on standard output");
 }
@@ -410,6 +417,7 @@ Status fit_for_replay(const Typed& typed) {
   if (!typed.kinds.empty()) return refuse("--kind", "together with --kernel", "one of them");
   if (typed.tile) return refuse("--tile", "together with --kernel", "nothing: a kernel chooses its tile");
   if (typed.memory) return refuse("--memory", "together with --kernel", "nothing: a kernel chooses its tile");
+  if (typed.cold) return refuse("--cold", "together with --kernel", "nothing: its caches are empty when it begins");
   if (typed.check) return refuse("--check", "together with --kernel", "nothing: `fresnel check` judges kernels");
   return Done{};
 }

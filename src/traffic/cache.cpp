@@ -35,34 +35,45 @@ bool Cache::find(std::uint64_t line) {
   return std::any_of(set, end, [&](std::uint64_t entry) { return entry >> 1 == line; });
 }
 
-Hierarchy::Hierarchy(const HierarchyShape& shape) : shape_(shape), counts_(shape.own.size() + shape.shared.size()) {
-  for (std::int64_t slot = 0; slot < shape.in_flight; ++slot)
+Hierarchy::Hierarchy(const HierarchyShape& shape)
+    : shape_(shape),
+      multiprocessors_(shape.multiprocessors > 0 ? shape.multiprocessors : shape.in_flight),
+      counts_(shape.own.size() + shape.shared.size()) {
+  for (std::int64_t at = 0; at < multiprocessors_; ++at)
     for (const CacheShape& cache : shape.own) own_.emplace_back(cache, shape.line_bytes);
   for (const CacheShape& cache : shape.shared) shared_.emplace_back(cache, shape.line_bytes);
 }
 
-void Hierarchy::touch_from(std::size_t level, std::int64_t slot, std::uint64_t line, bool write, bool whole) {
+void Hierarchy::touch_from(std::size_t level, std::int64_t multiprocessor, std::uint64_t line, bool write, bool whole) {
   if (level == counts_.size()) {
     ++(write ? memory_writes_ : memory_reads_);
     return;
   }
-  Cache& cache = cache_at(level, slot);
+  Cache& cache = cache_at(level, multiprocessor);
   LevelCounts& counts = counts_[level];
   ++(write ? counts.writes : counts.reads);
   if (write && shape_.level(level).write_through) {
     if (!cache.find(line)) ++counts.write_misses;
-    return touch_from(level + 1, slot, line, true, whole);
+    return touch_from(level + 1, multiprocessor, line, true, whole);
   }
   const Cache::Outcome outcome = cache.touch(line, write);
   if (!outcome.hit) ++(write ? counts.write_misses : counts.read_misses);
-  if (!outcome.hit && (!write || (shape_.fetches_on_write && !whole))) touch_from(level + 1, slot, line, false, false);
-  if (outcome.throws_out) touch_from(level + 1, slot, outcome.thrown, true, true);
+  if (!outcome.hit && (!write || (shape_.fetches_on_write && !whole)))
+    touch_from(level + 1, multiprocessor, line, false, false);
+  if (outcome.throws_out) touch_from(level + 1, multiprocessor, outcome.thrown, true, true);
 }
 
 void Hierarchy::empty_own() {
-  for (std::int64_t slot = 0; slot < shape_.in_flight; ++slot)
+  for (std::int64_t at = 0; at < multiprocessors_; ++at)
     for (std::size_t level = 0; level < shape_.own.size(); ++level)
-      cache_at(level, slot).empty([&](std::uint64_t line) { touch_from(level + 1, slot, line, true, true); });
+      cache_at(level, at).empty([&](std::uint64_t line) { touch_from(level + 1, at, line, true, true); });
+}
+
+void Hierarchy::begin_kernel() {
+  if (!shape_.cold) return;
+  const auto forgotten = [](std::uint64_t) {};
+  for (Cache& cache : own_) cache.empty(forgotten);
+  for (Cache& cache : shared_) cache.empty(forgotten);
 }
 
 void Hierarchy::end_kernel() {
@@ -70,6 +81,7 @@ void Hierarchy::end_kernel() {
 }
 
 void Hierarchy::flush() {
+  if (shape_.cold) return;  // what is left is counted for no kernel
   empty_own();
   for (std::size_t level = shape_.own.size(); level < counts_.size(); ++level)
     cache_at(level, 0).empty([&](std::uint64_t line) { touch_from(level + 1, 0, line, true, true); });

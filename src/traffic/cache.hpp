@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Caches as counters: sets of lines, the least recently used thrown out, several levels of which the first ones belong
-// to one workgroup and the last ones to all. They hold addresses and no data, and count what passes on to device
-// memory. No prefetching, no bandwidth and no time: what a cache of this shape has to fetch, not when.
+// to one workgroup, or to those on one multiprocessor, and the last ones to all. They hold addresses and no data, and
+// count what passes on to device memory. No prefetching, no bandwidth and no time: what a cache of this shape has to
+// fetch, not when.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +22,13 @@ struct CacheShape {
 
 struct HierarchyShape {
   std::int64_t line_bytes = 128;
-  std::vector<CacheShape> own;       ///< of each workgroup in flight, nearest first
+  std::vector<CacheShape> own;       ///< of each multiprocessor, nearest first
   std::vector<CacheShape> shared;    ///< of all, nearest first
   std::int64_t in_flight = 1;        ///< workgroups at a time
   bool fetches_on_write = false;     ///< a line that is written is read first, as CPUs do
   bool own_end_with_kernel = false;  ///< the own caches are emptied between kernels, as on GPUs
+  std::int64_t multiprocessors = 0;  ///< that workgroups in flight are dealt out to; 0: one for each
+  bool cold = false;                 ///< all caches are emptied before each kernel, uncounted, as under a profiler
 
   /// Own levels, then shared ones.
   [[nodiscard]] const CacheShape& level(std::size_t at) const {
@@ -80,8 +83,10 @@ class Hierarchy {
 
   [[nodiscard]] const HierarchyShape& shape() const { return shape_; }
   /// One line touched by the workgroup in slot `slot`.
-  void touch(std::int64_t slot, std::uint64_t line, bool write) { touch_from(0, slot, line, write, false); }
-  /// A kernel ends.
+  void touch(std::int64_t slot, std::uint64_t line, bool write) {
+    touch_from(0, slot % multiprocessors_, line, write, false);
+  }
+  void begin_kernel();
   void end_kernel();
   /// Everything that was written reaches memory.
   void flush();
@@ -93,15 +98,16 @@ class Hierarchy {
 
  private:
   /// `whole`: the line is written in full by the level above, so that nothing has to be fetched.
-  void touch_from(std::size_t level, std::int64_t slot, std::uint64_t line, bool write, bool whole);
+  void touch_from(std::size_t level, std::int64_t multiprocessor, std::uint64_t line, bool write, bool whole);
   void empty_own();
-  [[nodiscard]] Cache& cache_at(std::size_t level, std::int64_t slot) {
+  [[nodiscard]] Cache& cache_at(std::size_t level, std::int64_t multiprocessor) {
     const auto own = shape_.own.size();
-    return level < own ? own_[static_cast<std::size_t>(slot) * own + level] : shared_[level - own];
+    return level < own ? own_[static_cast<std::size_t>(multiprocessor) * own + level] : shared_[level - own];
   }
 
   HierarchyShape shape_;
-  std::vector<Cache> own_;  ///< [slot][level]
+  std::int64_t multiprocessors_;
+  std::vector<Cache> own_;  ///< [multiprocessor][level]
   std::vector<Cache> shared_;
   std::vector<LevelCounts> counts_;
   Count memory_reads_ = 0, memory_writes_ = 0;

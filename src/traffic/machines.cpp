@@ -12,7 +12,8 @@ namespace {
 
 constexpr double hopper_clock = 132 * 1.98e9, ampere_clock = 108 * 1.41e9;  // multiprocessors x clocks a second
 
-constexpr Multiprocessors hopper{132, 2048, 32, 228 << 10, 256 << 10}, ampere{108, 2048, 32, 164 << 10, 192 << 10};
+constexpr Multiprocessors hopper{132, 2048, 32, 228 << 10, 256 << 10, 2},
+    ampere{108, 2048, 32, 164 << 10, 192 << 10, 2};
 
 constexpr std::array table{
     Rates{"h100", "NVIDIA H100 SXM5", 256 * hopper_clock, 16 * hopper_clock, 128 * hopper_clock, 3.35e12, 50 << 20,

@@ -19,6 +19,7 @@ struct Multiprocessors {
   std::int64_t workgroups = 0;     ///< of each, at most
   std::int64_t shared_bytes = 0;   ///< workgroup memory of each
   std::int64_t storage_bytes = 0;  ///< of each: what workgroup memory leaves of it is first-level cache
+  std::int64_t cache_parts = 1;    ///< of the second-level cache; each serves its own multiprocessors
 };
 
 /// Rates for each second; nothing where they are not known.

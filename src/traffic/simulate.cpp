@@ -60,12 +60,15 @@ Result<HierarchyShape> caches_of(const Rates& rates, const Shape& shape, std::in
   const std::int64_t threads = (shape.threads + 31) / 32 * 32;
   const std::int64_t resident =
       std::max<std::int64_t>(std::min({each.workgroups, each.threads / threads, each.shared_bytes / taken}), 1);
-  const std::int64_t first_level = std::max<std::int64_t>(each.storage_bytes / resident - taken, 0);
+  const std::int64_t first_level = std::max<std::int64_t>(each.storage_bytes - resident * taken, 0);
   HierarchyShape caches;
   caches.line_bytes = 128;
   caches.own = {{"L1", first_level, 4, /*write_through=*/true}};
-  caches.shared = {{"L2", rates.cache_bytes, 16, false}};
+  // Each part of the second level caches what its own multiprocessors use ("NVIDIA A100 Tensor Core GPU Architecture",
+  // 2020, L2 cache), so that what all of them use lies in every part.
+  caches.shared = {{"L2", rates.cache_bytes / each.cache_parts, 16, false}};
   caches.in_flight = each.count * resident;
+  caches.multiprocessors = each.count;
   caches.own_end_with_kernel = true;
   return caches;
 }

@@ -26,7 +26,8 @@ struct Simulation {
 };
 
 /// The caches of a GPU of the table (machines.hpp) for a kernel of this shape: as many workgroups in flight as its
-/// multiprocessors hold, each with its share of a first-level cache. Refuses machines without any.
+/// multiprocessors hold, those on one sharing its first-level cache; of the second level what one part holds. Refuses
+/// machines without any.
 [[nodiscard]] Result<HierarchyShape> caches_of(const Rates& rates, const Shape& shape, std::int64_t shared_bytes);
 
 /// The caches of a CPU: one task for each thread; first and second level of its own, the third for all.

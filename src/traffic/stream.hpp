@@ -57,6 +57,7 @@ class Stream {
 template <class Record>
 void take_turns(Hierarchy& hierarchy, std::int64_t count, Record&& record) {
   const auto line_bytes = static_cast<std::uint64_t>(hierarchy.shape().line_bytes);
+  hierarchy.begin_kernel();
   const std::int64_t slots = std::min(hierarchy.shape().in_flight, count);
   std::vector<Stream> streams(static_cast<std::size_t>(slots));
   std::vector<std::int64_t> busy;

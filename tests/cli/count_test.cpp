@@ -131,6 +131,10 @@ TEST(Count, ThroughTheCachesOfAMachine) {
   EXPECT_EQ(caches["levels"].size(), 2u);
   EXPECT_EQ(caches["levels"][1]["reads"].get<std::int64_t>() * 128, row["global_reads"].get<std::int64_t>() * 4);
   EXPECT_TRUE(caches["device_memory_seconds"].is_number());
+  const Json cold = rows_of(
+      {"--n", "1024", "--d", "64", "--kind", "unfused", "--machine", "h200", "--caches", "--cold"})[0]["caches"];
+  EXPECT_EQ(cold["memory_read_bytes"], 3 * 1024 * 64 * 4 + 2 * 4 * 1024 * 1024) << "scores are read twice";
+  EXPECT_EQ(cold["memory_written_bytes"], 0) << "and fit the cache";
   const Json kernel = rows_of({"--kernel", "cpu.flash", "b1 h1 q64 k64 d64 f32", "--machine", "cpu", "--caches"})[0];
   EXPECT_EQ(kernel["caches"]["line_bytes"], 64);
   EXPECT_EQ(kernel["caches"]["device_memory_seconds"], nullptr) << "not measured";
@@ -189,6 +193,7 @@ TEST(Count, RefusesByName) {
   expect_refused({"--machine", "h10"}, "--machine", "nearest: h100");
   expect_refused({"--check", "--n", "8192", "--d", "64"}, "--check", "2^31");
   expect_refused({"--check", "--kernel", "cpu.flash", "b1 h1 q64 k64 d64 f32"}, "--check");
+  expect_refused({"--cold", "--machine", "h100"}, "--cold", "--caches");
   expect_refused({"--caches"}, "--caches", "--machine");
   expect_refused({"--caches", "--machine", "webgpu"}, "--machine", "known");
   expect_refused({"--caches", "--machine", "h100", "--n", "65536"}, "--caches", "2^28");

@@ -128,6 +128,28 @@ TEST(Caches, WritingThroughBringsNothingIn) {
   EXPECT_EQ(caches.levels()[0].read_misses, 2u) << "emptied between kernels";
 }
 
+TEST(Caches, WorkgroupsOnOneMultiprocessorShareItsCache) {
+  HierarchyShape shape{line, {{"L1", 4 * line, 4}}, {}, 4, false, false};
+  shape.multiprocessors = 2;
+  Hierarchy caches(shape);
+  for (std::int64_t slot = 0; slot < 4; ++slot) caches.touch(slot, 7, false);
+  EXPECT_EQ(caches.levels()[0], (traffic::LevelCounts{4, 2, 0, 0})) << "0 and 2 on one, 1 and 3 on the other";
+}
+
+TEST(Caches, ColdCachesForgetBetweenKernels) {
+  HierarchyShape shape{line, {}, {{"L2", 4 * line, 4}}, 1, false, false};
+  shape.cold = true;
+  Hierarchy caches(shape);
+  for (int kernel = 0; kernel < 2; ++kernel) {
+    caches.begin_kernel();
+    caches.touch(0, 7, true);
+    caches.touch(0, 8, false);
+  }
+  caches.flush();
+  EXPECT_EQ(caches.memory_reads(), 2u);
+  EXPECT_EQ(caches.memory_writes(), 0u) << "what stays in a cache is not the kernel's";
+}
+
 std::vector<std::uint64_t> lines_of(Stream stream) {
   std::vector<std::uint64_t> lines;
   while (stream.next(line, [&](std::uint64_t at, bool) { lines.push_back(at); })) continue;
@@ -238,13 +260,40 @@ TEST(Simulations, MachinesHoldAsManyWorkgroupsAsTheirMemoryAllows) {
   const Shape shape = shaped(Kind::fused, square(4096, 16));
   const auto caches = traffic::caches_of(*traffic::machine_named("h100"), shape, 16384).value();
   EXPECT_EQ(caches.in_flight, 132 * 13) << "13 times 17 KiB of 228";
-  EXPECT_EQ(caches.own[0].bytes, (256 << 10) / 13 - 17408);
+  EXPECT_EQ(caches.own[0].bytes, (256 << 10) - 13 * 17408) << "what workgroup memory leaves";
+  EXPECT_EQ(caches.multiprocessors, 132);
+  EXPECT_EQ(caches.shared[0].bytes, 25 << 20) << "one of two halves";
   const auto roomy = traffic::caches_of(*traffic::machine_named("h100"), shape, 1024).value();
   EXPECT_EQ(roomy.in_flight, 132 * 16) << "2048 threads, 128 each";
   const auto huge = traffic::caches_of(*traffic::machine_named("a100"), shape, 1 << 20).value();
   EXPECT_EQ(huge.in_flight, 108);
   EXPECT_EQ(huge.own[0].bytes, 0);
   EXPECT_EQ(traffic::caches_of(*traffic::machine_named("webgpu"), shape, 1024).refusal().argument, "machine");
+}
+
+// Device memory in MB as Nsight Compute saw it under the same kernels in CUDA (docs/counting.md, "Beside an H200").
+TEST(Simulations, AnH200ReadsAndWritesWhatIsPredicted) {
+  struct Measured {
+    std::int64_t n, d;
+    Kind kind;
+    double read, written;
+  };
+  for (const Measured& row :
+       {Measured{1024, 16, Kind::unfused, 8.6, 0}, Measured{1024, 16, Kind::fused, 0.2, 0},
+        Measured{2048, 16, Kind::unfused, 34.0, 0}, Measured{4096, 16, Kind::unfused, 135.5, 85.5},
+        Measured{4096, 16, Kind::fused, 0.8, 0}, Measured{2048, 64, Kind::unfused, 35.2, 0.3},
+        Measured{2048, 64, Kind::fused, 1.6, 0}, Measured{4096, 64, Kind::unfused, 137.7, 85.6},
+        Measured{4096, 64, Kind::fused, 3.2, 0}}) {
+    SCOPED_TRACE(std::to_string(row.n) + " x " + std::to_string(row.d) + " " + std::string(traffic::name(row.kind)));
+    const Shape shape = shaped(row.kind, square(row.n, row.d));
+    const std::int64_t memory = traffic::count(row.kind, shape).shared_bytes;
+    HierarchyShape caches = traffic::caches_of(*traffic::machine_named("h200"), shape, memory).value();
+    caches.cold = true;
+    const Simulation found = traffic::simulate(row.kind, shape, caches).value();
+    const auto near = [](double measured) { return 0.05 * measured + 0.35; };  // the least it tells apart is 0.3
+    EXPECT_NEAR(static_cast<double>(found.read_bytes()) / 1e6, row.read, near(row.read));
+    EXPECT_NEAR(static_cast<double>(found.written_bytes()) / 1e6, row.written, near(row.written));
+  }
 }
 
 TEST(Simulations, ARowOfTheCatalogueByItsTiles) {

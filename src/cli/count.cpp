@@ -9,8 +9,9 @@
 
 #include "cli/commands.hpp"
 #include "cli/counting.hpp"
+#include "cli/emulated_run.hpp"
 #include "cli/errors.hpp"
-#include "cli/text.hpp"
+#include "cli/verdict.hpp"
 #include "traffic/emulate.hpp"
 
 namespace fresnel::cli {
@@ -22,7 +23,7 @@ using traffic::Kind;
 struct Typed {
   std::vector<std::string> problems, n, d, kinds, kernels;
   Text tile, memory, heads, queries, left, right, machine;
-  bool causal = false, lse = false, paged = false, json = false;
+  bool causal = false, lse = false, paged = false, caches = false, cold = false, check = false, json = false;
 
   /// Something that shapes the problems of a sweep was given.
   [[nodiscard]] bool shaped() const { return heads || queries || left || right || causal || lse; }
@@ -34,7 +35,18 @@ struct Request {
   std::vector<Kind> kinds;  ///< empty: those of the lesson, or the backward where gradients are asked for
   traffic::TileChoice tile;
   std::optional<traffic::Rates> rates;
+  bool caches = false;
+  bool cold = false;
+  bool check = false;
   bool lesson = true;  ///< n queries and keys of width d and nothing else
+};
+
+/// What a run of a counted kernel showed.
+struct Checked {
+  Verdict verdict;
+  bool same_counts = false;  ///< the run asked for what the walk said
+  bool raced = false;
+  [[nodiscard]] bool right() const { return verdict.ok() && same_counts && !raced; }
 };
 
 struct Row {
@@ -44,6 +56,8 @@ struct Row {
   traffic::Emulation emulation;
   std::optional<traffic::Counts> formula;
   traffic::Count fused_words = 0;  ///< what fused asks of global memory for the same problem
+  std::optional<traffic::Simulation> caches = std::nullopt;
+  std::optional<Checked> checked = std::nullopt;
 };
 
 /// No size of a sweep is larger; products of them are refused where their counts are too large.
@@ -163,6 +177,12 @@ Result<Request> request_of(const Typed& typed) {
   auto rates = rates_for(typed.machine);
   if (!rates) return rates.refusal();
   request.rates = *rates;
+  request.caches = typed.caches;
+  request.cold = typed.cold;
+  request.check = typed.check;
+  if (typed.cold && !typed.caches) return refuse("--cold", "without --caches", "with the caches that are to be cold");
+  if (typed.caches && !request.rates)
+    return refuse("--caches", "without --machine", "with the machine whose caches they are");
   return request;
 }
 
@@ -174,22 +194,61 @@ std::vector<Kind> kinds_for(const Problem& problem, const Request& request) {
 
 /// The refusal in the words that were typed.
 Refusal as_typed(Refusal refusal, const Request& request) {
-  if (refusal.argument == "memory" || refusal.argument == "tile") refusal.argument = "--" + refusal.argument;
+  if (refusal.argument == "memory" || refusal.argument == "tile" || refusal.argument == "caches" ||
+      refusal.argument == "machine")
+    refusal.argument = "--" + refusal.argument;
   if (!request.lesson) return refusal;
   if (refusal.argument == "queries" || refusal.argument == "keys") refusal.argument = "--n";
   if (refusal.argument == "head_dim") refusal.argument = "--d";
   return refusal;
 }
 
+Result<traffic::Simulation> simulated(const Row& row, const Request& request) {
+  if (request.rates->name == "cpu") {
+    const auto machine = Machine::detect();
+    if (!machine) return machine.refusal();
+    auto caches = traffic::caches_of(*machine, machine->threads);
+    caches.cold = request.cold;
+    return traffic::simulate(row.kind, row.shape, caches);
+  }
+  auto caches = traffic::caches_of(*request.rates, row.shape, row.emulation.shared_bytes);
+  if (!caches) return caches.refusal();
+  caches->cold = request.cold;
+  return traffic::simulate(row.kind, row.shape, *caches);
+}
+
+/// Multiply-adds and requests that a checked run may take: some seconds of the emulated machine.
+constexpr traffic::Count most_run = traffic::Count{1} << 31;
+
+Result<Checked> checked(const Row& row) {
+  if (row.emulation.counts.fma > most_run || row.emulation.counts.global() > most_run)
+    return refuse("--check", fmt::format("{} multiply-adds", row.emulation.counts.fma), "at most 2^31");
+  const auto run = EmulatedRun::make(row.kind, row.shape);
+  if (!run) return run.refusal();
+  const auto verdict = run->judged();
+  if (!verdict) return verdict.refusal();
+  return Checked{*verdict, run->emulation == row.emulation, run->emulation.race.has_value()};
+}
+
 Result<Row> row_of(Kind kind, Problem problem, const Request& request) {
   if (kind == Kind::backward) problem.grad = problem.lse = true;  // the kind says it
   const auto shape = traffic::shape_of(kind, problem, request.tile);
   if (!shape) return as_typed(shape.refusal(), request);
-  const double pairs = static_cast<double>(problem.batch) * static_cast<double>(problem.heads_q) *
-                       static_cast<double>(problem.queries) * static_cast<double>(problem.keys);
+  const double heads = static_cast<double>(problem.batch) * static_cast<double>(problem.heads_q);
+  const double pairs = heads * static_cast<double>(problem.queries + 1) * static_cast<double>(problem.keys + 1);
   const auto walk = pairs <= most_pairs_walked ? traffic::WalkKind::each : traffic::WalkKind::closed;
   Row row{kind, *shape, walk, traffic::count(kind, *shape, walk), traffic::closed_form(kind, *shape), 0};
   if (kind != Kind::backward) row.fused_words = traffic::count(Kind::fused, *shape).counts.global();
+  if (request.caches) {
+    auto simulation = simulated(row, request);
+    if (!simulation) return as_typed(simulation.refusal(), request);
+    row.caches = std::move(*simulation);
+  }
+  if (request.check) {
+    auto found = checked(row);
+    if (!found) return found.refusal();
+    row.checked = std::move(*found);
+  }
   return row;
 }
 
@@ -240,6 +299,12 @@ Json document_of(const Row& row, const Request& request) {
             {"compulsory_bytes", number(traffic::compulsory_bytes(row.kind, row.shape))},
             {"arithmetic_intensity", number(2 * real(counts.fma) / real(counts.global_bytes()))}};
   if (request.rates) json["machine"] = to_json(*request.rates, roofline_of(row, *request.rates));
+  if (row.caches) json["caches"] = to_json(*row.caches, *request.rates);
+  if (row.checked) {
+    json["check"] = to_json(row.checked->verdict);
+    json["check"]["same_counts"] = row.checked->same_counts;
+    json["check"]["raced"] = row.checked->raced;
+  }
   return json;
 }
 
@@ -277,6 +342,17 @@ std::vector<std::string> joined_cells(std::vector<std::string> cells, std::vecto
   return cells;
 }
 
+void print_checks(const std::vector<Row>& rows, const Request& request, const Paint& paint) {
+  std::vector<Table::Column> columns = labels(request);
+  for (const char* head : {"run in float32", "counts", "against the oracle"}) columns.push_back({head});
+  Table table(columns);
+  for (const Row& row : rows)
+    table.add(joined_cells(label_of(row, request), {paint.verdict(row.checked->right()),
+                                                    row.checked->same_counts ? "equal" : paint.bad("DIFFER"),
+                                                    verdict_line(row.checked->verdict)}));
+  fmt::print("\n{}", table.text(paint));
+}
+
 void print_for_people(const std::vector<Row>& rows, const Request& request) {
   const Paint paint = Paint::of_stdout();
   const auto table_of = [&](const std::vector<std::string>& heads) {
@@ -296,11 +372,20 @@ void print_for_people(const std::vector<Row>& rows, const Request& request) {
                                               count_of(counts.barriers), count_of(counts.fma), count_of(counts.exps)}));
   }
   fmt::print("{}\n{}", global.text(paint), inside.text(paint));
+  if (request.check) print_checks(rows, request, paint);
   if (!request.rates) return;
-  RooflineTable times(request.lesson ? "n, d, tile, kind" : "problem, tile, kind");
-  for (const Row& row : rows) times.add(joined(label_of(row, request)), roofline_of(row, *request.rates));
+  const std::string label = request.lesson ? "n, d, tile, kind" : "problem, tile, kind";
+  RooflineTable times(label);
+  CachesTable caches(label);
+  for (const Row& row : rows) {
+    times.add(joined(label_of(row, request)), roofline_of(row, *request.rates));
+    if (row.caches)
+      caches.add(joined(label_of(row, request)), *row.caches, real(row.emulation.counts.global_bytes()),
+                 traffic::compulsory_bytes(row.kind, row.shape), *request.rates);
+  }
   fmt::print("\nat the rates of {}, {}; every request goes to device memory\n\n{}", request.rates->name,
              request.rates->about, times.text(paint));
+  if (request.caches) fmt::print("\nthrough its caches\n\n{}", caches.text(paint));
 }
 
 void add_options(Usage& usage, Typed& typed) {
@@ -320,6 +405,9 @@ void add_options(Usage& usage, Typed& typed) {
   usage.flag("--paged", typed.paged, "Not built yet, and refused");
   usage.repeated("--kernel", typed.kernels, "Replay this row of the catalogue on the problems instead", "NAME");
   usage.option("--machine", typed.machine, "Times at the rates of cpu, h100, h200, a100 or webgpu", "NAME");
+  usage.flag("--caches", typed.caches, "Send every request through the caches of --machine");
+  usage.flag("--cold", typed.cold, "Empty those caches before each kernel, as a profiler does");
+  usage.flag("--check", typed.check, "Also run what was counted, in float32, and judge it");
   usage.flag("--json", typed.json, "One JSON document on standard output");
 }
 
@@ -329,6 +417,8 @@ Status fit_for_replay(const Typed& typed) {
   if (!typed.kinds.empty()) return refuse("--kind", "together with --kernel", "one of them");
   if (typed.tile) return refuse("--tile", "together with --kernel", "nothing: a kernel chooses its tile");
   if (typed.memory) return refuse("--memory", "together with --kernel", "nothing: a kernel chooses its tile");
+  if (typed.cold) return refuse("--cold", "together with --kernel", "nothing: its caches are empty when it begins");
+  if (typed.check) return refuse("--check", "together with --kernel", "nothing: `fresnel check` judges kernels");
   return Done{};
 }
 
@@ -346,7 +436,8 @@ Result<int> count_command(const Words& words) {
 
   const auto request = request_of(typed);
   if (!request) return request.refusal();
-  if (!typed.kernels.empty()) return count_kernels(typed.kernels, request->problems, request->rates, typed.json);
+  if (!typed.kernels.empty())
+    return count_kernels({typed.kernels, request->problems, request->rates, typed.caches, typed.json});
   std::vector<Row> rows;
   for (const Problem& problem : request->problems)
     for (const Kind kind : kinds_for(problem, *request)) {
@@ -354,14 +445,17 @@ Result<int> count_command(const Words& words) {
       if (!row) return row.refusal();
       rows.push_back(std::move(*row));
     }
+  const bool right =
+      std::all_of(rows.begin(), rows.end(), [](const Row& row) { return !row.checked || row.checked->right(); });
+  const int code = right ? exit_right : exit_wrong;
   if (!typed.json) {
     print_for_people(rows, *request);
-    return exit_right;
+    return code;
   }
   Json document{{"rows", Json::array()}};
   for (const Row& row : rows) document["rows"].push_back(document_of(row, *request));
   emit(document);
-  return exit_right;
+  return code;
 }
 
 }  // namespace fresnel::cli

@@ -16,10 +16,10 @@ struct Row {
   std::string problem;
   Plan plan;
   traffic::Replay replay;
+  std::optional<traffic::Simulation> caches = std::nullopt;
 };
 
-/// A backward row serves a problem with gradients, which is said once for both.
-Result<Row> row_of(const std::string& kernel, Problem problem, const Machine& machine) {
+Result<Row> row_of(const std::string& kernel, const Problem& problem, const Machine& machine, bool caches) {
   const Kernel* const known = find_kernel(kernel);
   const std::vector<std::string> names = kernel_names();
   if (known == nullptr) return refuse("--kernel", "'" + kernel + "'", joined(names), nearest_word(kernel, names));
@@ -27,7 +27,12 @@ Result<Row> row_of(const std::string& kernel, Problem problem, const Machine& ma
   if (!plan) return plan.refusal();
   const auto replay = traffic::replay(*known, problem, plan->tile);
   if (!replay) return replay.refusal();
-  return Row{print(problem), *plan, *replay};
+  Row row{print(problem), *plan, *replay};
+  if (!caches) return row;
+  auto simulation = traffic::simulate(*known, problem, plan->tile, traffic::caches_of(machine, plan->lanes));
+  if (!simulation) return simulation.refusal();
+  row.caches = std::move(*simulation);
+  return row;
 }
 
 traffic::Work work_of(const traffic::Replay& replay, const traffic::Rates& rates) {
@@ -53,6 +58,7 @@ Json document_of(const Row& row, const std::optional<traffic::Rates>& rates) {
             {"arithmetic_intensity", number(2 * replay.fma / replay.memory.bytes())}};
   if (!rates) return json;
   json["machine"] = cli::to_json(*rates, traffic::roofline(work_of(replay, *rates), *rates));
+  if (row.caches) json["caches"] = cli::to_json(*row.caches, *rates);
   json["machine"]["memory_bytes"] = number(replay.beyond(static_cast<double>(rates->cache_bytes)));
   return json;
 }
@@ -63,13 +69,16 @@ void print_for_people(const std::vector<Row>& rows, const std::optional<traffic:
   const auto amount = [](double value) { return grouped(static_cast<std::int64_t>(value)); };
   Table levels({{"kernel"}, {"tile"}, {"level"}, {"bytes read", Align::right}, {"bytes written", Align::right}});
   RooflineTable times("kernel");
+  CachesTable caches("kernel");
   for (const Row& row : rows) {
     const traffic::Replay& replay = row.replay;
     levels.add({std::string(row.plan.kernel_name()), fmt::format("{} x {}", row.plan.tile.queries, row.plan.tile.keys),
                 "tile", amount(replay.tile.reads), amount(replay.tile.writes)});
     levels.add({"", "", "cache", amount(replay.cache.reads), amount(replay.cache.writes)});
     levels.add({"", "", "memory, at least", amount(replay.memory.reads), amount(replay.memory.writes)});
-    if (rates) times.add(std::string(row.plan.kernel_name()), traffic::roofline(work_of(replay, *rates), *rates));
+    const std::string label(row.plan.kernel_name());
+    if (rates) times.add(label, traffic::roofline(work_of(replay, *rates), *rates));
+    if (row.caches) caches.add(label, *row.caches, replay.cache.bytes(), replay.memory.bytes(), *rates);
   }
   for (std::size_t at = 0; at < rows.size(); ++at)
     if (at == 0 || rows[at].problem != rows[at - 1].problem)
@@ -77,27 +86,29 @@ void print_for_people(const std::vector<Row>& rows, const std::optional<traffic:
                  amount(rows[at].replay.visible), bytes(rows[at].replay.score_bytes));
   fmt::print("\n{}", levels.text(paint));
   if (rates) fmt::print("\nat the rates of {}, {}\n\n{}", rates->name, rates->about, times.text(paint));
+  if (!rows.empty() && rows.front().caches) fmt::print("\nthrough its caches\n\n{}", caches.text(paint));
 }
 
 }  // namespace
 
-Result<int> count_kernels(const std::vector<std::string>& kernels, const std::vector<Problem>& problems,
-                          const std::optional<traffic::Rates>& rates, bool json) {
+Result<int> count_kernels(const KernelRequest& request) {
   const auto machine = Machine::detect();
   if (!machine) return machine.refusal();
+  if (request.caches && request.rates->name != "cpu")
+    return refuse("--machine", std::string(request.rates->name), "cpu, where the kernels of the catalogue run", "cpu");
   std::vector<Row> rows;
-  for (const Problem& problem : problems)
-    for (const std::string& kernel : kernels) {
-      auto row = row_of(kernel, problem, *machine);
+  for (const Problem& problem : request.problems)
+    for (const std::string& kernel : request.kernels) {
+      auto row = row_of(kernel, problem, *machine, request.caches);
       if (!row) return row.refusal();
       rows.push_back(std::move(*row));
     }
-  if (!json) {
-    print_for_people(rows, rates);
+  if (!request.json) {
+    print_for_people(rows, request.rates);
     return exit_right;
   }
   Json document{{"rows", Json::array()}};
-  for (const Row& row : rows) document["rows"].push_back(document_of(row, rates));
+  for (const Row& row : rows) document["rows"].push_back(document_of(row, request.rates));
   emit(document);
   return exit_right;
 }

@@ -2,6 +2,8 @@
 // Machines and rooflines of `fresnel count`: see counting.hpp.
 #include "cli/counting.hpp"
 
+#include <fmt/format.h>
+
 #include "cli/errors.hpp"
 #include "runtime/ceilings.hpp"
 
@@ -80,6 +82,52 @@ void RooflineTable::add(const std::string& label, const traffic::Roofline& roofl
   cells.push_back(limit != nullptr ? time_of(limit->seconds) : "unknown");
   cells.emplace_back(limit != nullptr ? limit->name : "");
   table_.add(std::move(cells));
+}
+
+Json to_json(const traffic::Simulation& simulation, const traffic::Rates& rates) {
+  Json levels = Json::array();
+  for (std::size_t at = 0; at < simulation.levels.size(); ++at) {
+    const traffic::LevelCounts& counts = simulation.levels[at];
+    const traffic::CacheShape& cache = simulation.shape.level(at);
+    levels.push_back({{"name", cache.name},
+                      {"bytes", cache.bytes},
+                      {"reads", counts.reads},
+                      {"read_misses", counts.read_misses},
+                      {"writes", counts.writes},
+                      {"write_misses", counts.write_misses}});
+  }
+  return {{"line_bytes", simulation.shape.line_bytes},
+          {"in_flight", simulation.shape.in_flight},
+          {"levels", levels},
+          {"memory_read_bytes", simulation.read_bytes()},
+          {"memory_written_bytes", simulation.written_bytes()},
+          {"device_memory_seconds", number(simulation.seconds(rates))}};
+}
+
+CachesTable::CachesTable(const std::string& label)
+    : table_({{label},
+              {"in flight", Table::Align::right},
+              {"read hits"},
+              {"memory read", Table::Align::right},
+              {"memory written", Table::Align::right},
+              {"of requests", Table::Align::right},
+              {"of the least", Table::Align::right},
+              {"device memory", Table::Align::right}}) {}
+
+void CachesTable::add(const std::string& label, const traffic::Simulation& simulation, double requested, double least,
+                      const traffic::Rates& rates) {
+  std::string hits;
+  for (std::size_t at = 0; at < simulation.levels.size(); ++at) {
+    const traffic::LevelCounts& counts = simulation.levels[at];
+    const double reads = static_cast<double>(counts.reads), missed = static_cast<double>(counts.read_misses);
+    hits += fmt::format("{}{} {}", at == 0 ? "" : ", ", simulation.shape.level(at).name,
+                        percent(reads > 0 ? (reads - missed) / reads : 0));
+  }
+  const auto moved = static_cast<double>(simulation.read_bytes() + simulation.written_bytes());
+  table_.add({label, grouped(simulation.shape.in_flight), hits,
+              grouped(static_cast<std::int64_t>(simulation.read_bytes())),
+              grouped(static_cast<std::int64_t>(simulation.written_bytes())), percent(moved / requested),
+              fmt::format("{:.2f} x", moved / least), time_of(simulation.seconds(rates))});
 }
 
 }  // namespace fresnel::cli

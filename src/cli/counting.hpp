@@ -11,6 +11,7 @@
 #include "cli/usage.hpp"
 #include "fresnel/problem.hpp"
 #include "traffic/machines.hpp"
+#include "traffic/simulate.hpp"
 
 namespace fresnel::cli {
 
@@ -32,8 +33,30 @@ class RooflineTable {
   Table table_;
 };
 
+/// {line_bytes, in_flight, levels: [{name, bytes, reads, read_misses, writes, write_misses}], memory_read_bytes,
+/// memory_written_bytes, device_memory_seconds}.
+[[nodiscard]] Json to_json(const traffic::Simulation& simulation, const traffic::Rates& rates);
+
+/// A table of simulated caches: labels, hits, and what is left for device memory beside requests and the least.
+class CachesTable {
+ public:
+  explicit CachesTable(const std::string& label);
+  void add(const std::string& label, const traffic::Simulation& simulation, double requested, double least,
+           const traffic::Rates& rates);
+  [[nodiscard]] std::string text(const Paint& paint) const { return table_.text(paint); }
+
+ private:
+  Table table_;
+};
+
 /// The rows of `fresnel count --kernel NAME PROBLEM...`: catalogue rows replayed by their walk.
-[[nodiscard]] Result<int> count_kernels(const std::vector<std::string>& kernels, const std::vector<Problem>& problems,
-                                        const std::optional<traffic::Rates>& rates, bool json);
+struct KernelRequest {
+  std::vector<std::string> kernels;
+  std::vector<Problem> problems;
+  std::optional<traffic::Rates> rates;
+  bool caches = false;
+  bool json = false;
+};
+[[nodiscard]] Result<int> count_kernels(const KernelRequest& request);
 
 }  // namespace fresnel::cli

@@ -45,9 +45,10 @@ void key_gradients_kernel(Machine& machine, const Shape& shape, const Tensors<ty
       thread.load(t.k, key_row + thread.id, k[thread.id]);
       thread.load(t.v, key_row + thread.id, v[thread.id]);
     });
-    for (std::int64_t head = first_head; head < first_head + shape.problem.group(); ++head) {
+    const std::int64_t members = shape.problem.heads_q > 0 ? shape.problem.group() : 0;  // key heads alone have none
+    group.repeat(members, [&](std::int64_t member) {
       group.tiles(queries_of(shape.mask, keys.first, keys.count), shape.tile, [&](const Span& rows) {
-        const std::int64_t row = shape.query_row(keys.batch, head, rows.first);
+        const std::int64_t row = shape.query_row(keys.batch, first_head + member, rows.first);
         group.load(t.q, row, rows.count, q);
         group.load(t.dout, row, rows.count, dout);
         group.load(t.lse, row, rows.count, lse_tile);
@@ -66,7 +67,7 @@ void key_gradients_kernel(Machine& machine, const Shape& shape, const Tensors<ty
         });
         group.barrier();
       });
-    }
+    });
     group.threads(keys.count, [&](auto& thread) {
       const std::int64_t me = thread.id;
       for (std::int64_t column = 0; column < shape.width(); ++column)

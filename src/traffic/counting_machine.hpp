@@ -15,7 +15,7 @@ enum class WalkKind : std::uint8_t { each, closed };
 /// Stands where a number would: every operation on it is one more nothing.
 struct Nothing {
   constexpr Nothing() = default;
-  constexpr Nothing(float) {}  // NOLINT(google-explicit-constructor): constants in kernels become nothing, too
+  constexpr Nothing(float) {}  // constants in kernels become nothing, too
 };
 constexpr Nothing operator+(Nothing, Nothing) { return {}; }
 constexpr Nothing operator-(Nothing, Nothing) { return {}; }
@@ -105,6 +105,10 @@ class CountingMachine {
         Thread thread(machine_, id);
         body(thread);
       });
+    }
+    template <class Body>
+    void repeat(std::int64_t count, Body&& body) {
+      machine_.alike(count, body);
     }
     template <class Body>
     void elements(std::int64_t count, Body&& body) {

@@ -5,8 +5,7 @@
 #include <string>
 
 #include "fresnel/plan.hpp"
-#include "traffic/backward_kernels.hpp"
-#include "traffic/outer_k_kernel.hpp"
+#include "traffic/dispatch.hpp"
 #include "traffic/running_group.hpp"
 
 namespace fresnel::traffic {
@@ -20,6 +19,9 @@ constexpr std::int64_t most_threads = 1024;
 Refusal refuse(std::string argument, std::string given, std::string accepted, std::string nearest = {}) {
   return {Fault::unsupported, {}, std::move(argument), std::move(given), std::move(accepted), std::move(nearest)};
 }
+
+/// Tiles of a masked problem, whose walk cannot be folded.
+constexpr std::int64_t most_masked_tiles = std::int64_t{1} << 26;
 
 /// Words of workgroup memory for each row of a tile.
 std::int64_t words_per_row(Kind kind, const Problem& problem) {
@@ -44,17 +46,6 @@ double bound_of(const Problem& problem) {
   const double heads = real(problem.batch) * std::max(real(problem.heads_q), real(problem.heads_kv));
   const double pairs = (real(problem.queries) + 1) * (real(problem.keys) + 1);
   return heads * (8 * pairs * (real(problem.head_dim) + real(problem.value_dim) + 4) + 4096 * real(problem.queries));
-}
-
-template <class Machine>
-void execute(Machine& machine, Kind kind, const Shape& shape, const Tensors<typename Machine::Global>& tensors) {
-  switch (kind) {
-    case Kind::unfused: return unfused(machine, shape, tensors);
-    case Kind::fused: return fused(machine, shape, tensors);
-    case Kind::broken: return fused(machine, shape, tensors, /*rescales_l=*/false);
-    case Kind::outer_k: return outer_k(machine, shape, tensors);
-    case Kind::backward: return backward(machine, shape, tensors);
-  }
 }
 
 template <class Machine>
@@ -106,6 +97,9 @@ Result<Shape> shape_of(Kind kind, const Problem& problem, const TileChoice& choi
   shape.mask = mask_of(problem, problem.keys);
   const bool any = problem.queries > 0 && problem.keys > 0;
   shape.masked = any && classify(shape.mask, 0, problem.queries, 0, problem.keys) != TileClass::full;
+  if (shape.masked && std::max(problem.queries, problem.keys) / shape.tile > most_masked_tiles)
+    return refuse("queries", std::to_string(problem.queries) + " with " + std::to_string(problem.keys) + " keys",
+                  "at most 2^26 tiles under a mask, which are walked one by one");
   shape.scale = static_cast<float>(problem.softmax_scale());
   return shape;
 }

@@ -2,7 +2,7 @@
 // The table of machines. Rates of the GPUs: NVIDIA's data sheets and architecture white papers (H100 SXM5: 132
 // multiprocessors at 1.98 GHz; A100 SXM 80 GB: 108 at 1.41 GHz), and for each multiprocessor and clock 128 (A100: 64)
 // float32 multiply-adds, 16 exponentials and 128 bytes of shared memory (CUDA C++ Programming Guide, tables of
-// arithmetic throughput and of compute capabilities).
+// arithmetic throughput and of compute capabilities, which also give what a multiprocessor holds).
 #include "traffic/machines.hpp"
 
 #include <algorithm>
@@ -12,13 +12,16 @@ namespace {
 
 constexpr double hopper_clock = 132 * 1.98e9, ampere_clock = 108 * 1.41e9;  // multiprocessors x clocks a second
 
+constexpr Multiprocessors hopper{132, 2048, 32, 228 << 10, 256 << 10, 2},
+    ampere{108, 2048, 32, 164 << 10, 192 << 10, 2};
+
 constexpr std::array table{
     Rates{"h100", "NVIDIA H100 SXM5", 256 * hopper_clock, 16 * hopper_clock, 128 * hopper_clock, 3.35e12, 50 << 20,
-          232448},
+          232448, hopper},
     Rates{"h200", "NVIDIA H200 SXM5", 256 * hopper_clock, 16 * hopper_clock, 128 * hopper_clock, 4.8e12, 50 << 20,
-          232448},
+          232448, hopper},
     Rates{"a100", "NVIDIA A100 SXM 80 GB", 128 * ampere_clock, 16 * ampere_clock, 128 * ampere_clock, 2.039e12,
-          40 << 20, 166912},
+          40 << 20, 166912, ampere},
     Rates{"webgpu", "what WebGPU promises everywhere: limits, and no rates", {}, {}, {}, {}, 0, 16384},
 };
 

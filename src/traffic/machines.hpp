@@ -12,6 +12,16 @@
 
 namespace fresnel::traffic {
 
+/// What holds workgroups on a GPU; how many follows from their threads and workgroup memory.
+struct Multiprocessors {
+  std::int64_t count = 0;
+  std::int64_t threads = 0;        ///< of each
+  std::int64_t workgroups = 0;     ///< of each, at most
+  std::int64_t shared_bytes = 0;   ///< workgroup memory of each
+  std::int64_t storage_bytes = 0;  ///< of each: what workgroup memory leaves of it is first-level cache
+  std::int64_t cache_parts = 1;    ///< of the second-level cache; each serves its own multiprocessors
+};
+
 /// Rates for each second; nothing where they are not known.
 struct Rates {
   std::string_view name;
@@ -22,6 +32,7 @@ struct Rates {
   std::optional<double> memory_bytes;  ///< device memory
   std::int64_t cache_bytes = 0;        ///< the last cache before device memory
   std::int64_t workgroup_bytes = 0;    ///< workgroup memory that one workgroup may take
+  std::optional<Multiprocessors> multiprocessors = std::nullopt;
 };
 
 /// The machines known by data sheet: h100, h200, a100, and webgpu, whose limits are promised and whose rates are not.

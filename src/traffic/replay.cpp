@@ -28,6 +28,15 @@ constexpr std::array described{Described{"cpu.amx", Style::packed}, Described{"c
                                Described{"cpu.flash", Style::tiles}, Described{"cpu.naive", Style::tiles},
                                Described{"cpu.reference_backward", Style::two_sweeps}};
 
+/// Rows that are gone through one by one.
+constexpr std::int64_t most_rows = std::int64_t{1} << 27;
+
+const Described* description_of(const Kernel& kernel) {
+  const auto* const found =
+      std::find_if(described.begin(), described.end(), [&](const Described& row) { return row.name == kernel.name; });
+  return found == described.end() ? nullptr : found;
+}
+
 double real(std::int64_t value) { return static_cast<double>(value); }
 
 /// Sizes in bytes and the mask that all sequences share.
@@ -105,11 +114,17 @@ void add_sweeps(Replay& replay, const Problem& problem, const Tile& tile, const 
 
 }  // namespace
 
+bool goes_by_tiles(const Kernel& kernel) {
+  const Described* const found = description_of(kernel);
+  return found != nullptr && found->style == Style::tiles;
+}
+
 Result<Replay> replay(const Kernel& kernel, const Problem& problem, const Tile& tile) {
-  const auto* const found =
-      std::find_if(described.begin(), described.end(), [&](const Described& row) { return row.name == kernel.name; });
-  if (found == described.end())
+  const Described* const found = description_of(kernel);
+  if (found == nullptr)
     return Refusal{Fault::unsupported, {}, "kernel", std::string(kernel.name), "a kernel whose walk is described", {}};
+  if (problem.queries > most_rows || problem.queries * problem.group() > most_rows)
+    return Refusal{Fault::unsupported, {}, "queries", std::to_string(problem.queries), "at most 2^27 in a replay", {}};
   const Sizes s(problem);
   const double queries = s.heads_q * real(problem.queries), keys = s.heads_kv * real(problem.keys);
   const bool backward = found->style == Style::two_sweeps;

@@ -36,6 +36,9 @@ struct Replay {
   }
 };
 
+/// A row that takes tiles of queries of one head through the key tiles they see, straight from the tensors.
+[[nodiscard]] bool goes_by_tiles(const Kernel& kernel);
+
 /// Refuses rows whose walk is not described here. The row has to admit the problem; lengths are taken as full.
 [[nodiscard]] Result<Replay> replay(const Kernel& kernel, const Problem& problem, const Tile& tile);
 

@@ -46,6 +46,11 @@ class RunningMachine::Group {
       body(thread);
     }
   }
+  /// A loop of the whole workgroup whose passes count the same: body(index).
+  template <class Body>
+  void repeat(std::int64_t count, Body&& body) {
+    for (std::int64_t index = 0; index < count; ++index) body(index);
+  }
   /// `count` elements dealt out to the threads in turn: body(thread, element).
   template <class Body>
   void elements(std::int64_t count, Body&& body) {
@@ -54,11 +59,10 @@ class RunningMachine::Group {
       for (std::int64_t element = id; element < count; element += threads_) body(thread, element);
     }
   }
-  /// The tiles of [first, first + count), cut at multiples of `tile` from 0: body(span). `alike`: what the body counts
-  /// depends on the length of its tile alone.
+  /// The tiles of [first, first + count), cut at multiples of `tile` from 0: body(span). The last argument tells
+  /// machines that only count whether what the body asks for depends on the length of its tile alone.
   template <class Body>
-  void tiles(const Span& rows, std::int64_t tile, Body&& body, bool alike = true) {
-    static_cast<void>(alike);
+  void tiles(const Span& rows, std::int64_t tile, Body&& body, bool = true) {
     const std::int64_t last = rows.first + rows.count;
     for (std::int64_t first = rows.first; first < last;) {
       const std::int64_t end = std::min(first / tile * tile + tile, last);

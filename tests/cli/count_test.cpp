@@ -122,6 +122,53 @@ TEST(Count, AMachineThatWasNotMeasuredHasNoTimes) {
   EXPECT_NE(run.out.find("unknown"), std::string::npos) << shown(run);
 }
 
+TEST(Count, ThroughTheCachesOfAMachine) {
+  const Json row = rows_of({"--n", "1024", "--d", "64", "--kind", "fused", "--machine", "h100", "--caches"})[0];
+  const Json& caches = row["caches"];
+  EXPECT_EQ(caches["line_bytes"], 128);
+  EXPECT_EQ(caches["memory_read_bytes"], 3 * 1024 * 64 * 4) << "an L2 of 50 MiB holds K and V";
+  EXPECT_EQ(caches["memory_written_bytes"], 1024 * 64 * 4);
+  EXPECT_EQ(caches["levels"].size(), 2u);
+  EXPECT_EQ(caches["levels"][1]["reads"].get<std::int64_t>() * 128, row["global_reads"].get<std::int64_t>() * 4);
+  EXPECT_TRUE(caches["device_memory_seconds"].is_number());
+  const Json cold = rows_of(
+      {"--n", "1024", "--d", "64", "--kind", "unfused", "--machine", "h200", "--caches", "--cold"})[0]["caches"];
+  EXPECT_EQ(cold["memory_read_bytes"], 3 * 1024 * 64 * 4 + 2 * 4 * 1024 * 1024) << "scores are read twice";
+  EXPECT_EQ(cold["memory_written_bytes"], 0) << "and fit the cache";
+  const Json kernel = rows_of({"--kernel", "cpu.flash", "b1 h1 q64 k64 d64 f32", "--machine", "cpu", "--caches"})[0];
+  EXPECT_EQ(kernel["caches"]["line_bytes"], 64);
+  EXPECT_EQ(kernel["caches"]["device_memory_seconds"], nullptr) << "not measured";
+  const Outcome run = fresnel({"count", "--n", "1024", "--machine", "a100", "--caches"});
+  EXPECT_EQ(run.code, 0) << shown(run);
+  for (const char* word : {"through its caches", "of the least", "1.00 x", "L2"})
+    EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
+}
+
+TEST(Count, WhatIsCountedIsRunAndJudged) {
+  const std::vector<std::string> lesson{"count", "--d", "64", "--kind", "fused", "--kind", "broken", "--check"};
+  std::vector<std::string> words = lesson;
+  words.insert(words.end(), {"--n", "256", "--json"});
+  const Outcome run = fresnel(words);
+  EXPECT_EQ(run.code, 1) << "broken is wrong where a row spans two tiles\n" << shown(run);
+  const Json& rows = run.json()["rows"];
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["check"]["ok"], true);
+  EXPECT_EQ(rows[0]["check"]["outputs"]["o"]["count"], 256 * 64);
+  EXPECT_EQ(rows[1]["check"]["ok"], false);
+  for (const Json& row : rows) {
+    EXPECT_EQ(row["check"]["same_counts"], true);
+    EXPECT_EQ(row["check"]["raced"], false);
+  }
+  words = lesson;
+  words.insert(words.end(), {"--n", "32"});
+  const Outcome one_tile = fresnel(words);
+  EXPECT_EQ(one_tile.code, 0) << "and right where it fits one\n" << shown(one_tile);
+  EXPECT_NE(one_tile.out.find("RIGHT"), std::string::npos);
+  const Outcome gradients = fresnel({"count", "b1 h4/2 q40 k50 d16 f32 causal grad", "--check"});
+  EXPECT_EQ(gradients.code, 0) << shown(gradients);
+  EXPECT_NE(gradients.out.find("dk"), std::string::npos) << shown(gradients);
+}
+
 void expect_refused(std::vector<std::string> words, const std::string& argument, const std::string& fragment = "") {
   words.insert(words.begin(), "count");
   const Outcome plain = fresnel(words);
@@ -144,6 +191,14 @@ TEST(Count, RefusesByName) {
   expect_refused({"--tile", "1025"}, "--tile", "1024");
   expect_refused({"--tile", "4", "--memory", "4096"}, "--tile", "one of them");
   expect_refused({"--machine", "h10"}, "--machine", "nearest: h100");
+  expect_refused({"--check", "--n", "8192", "--d", "64"}, "--check", "2^31");
+  expect_refused({"--check", "--kernel", "cpu.flash", "b1 h1 q64 k64 d64 f32"}, "--check");
+  expect_refused({"--cold", "--machine", "h100"}, "--cold", "--caches");
+  expect_refused({"--caches"}, "--caches", "--machine");
+  expect_refused({"--caches", "--machine", "webgpu"}, "--machine", "known");
+  expect_refused({"--caches", "--machine", "h100", "--n", "65536"}, "--caches", "2^28");
+  expect_refused({"--caches", "--machine", "h100", "--kernel", "cpu.flash", "b1 h1 q64 k64 d64 f32"}, "--machine",
+                 "cpu");
   expect_refused({"--paged"}, "--paged", "not built yet");
   expect_refused({"--heads", "8/"}, "--heads");
   expect_refused({"--heads", "8/3"}, "heads_kv");

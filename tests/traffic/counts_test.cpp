@@ -74,7 +74,7 @@ TEST(Counts, TheLessonsRowsComeOutOfTheRun) {
     if (row["N"] > 256) continue;  // 1024 runs in the tests of values, and the walk has no size of its own
     SCOPED_TRACE(row.dump());
     const Kind kind = *traffic::kind_named(row["kind"].get<std::string>());
-    const Emulated ran(kind, shape(kind, square(row["N"], row["d"])));
+    const cli::EmulatedRun ran = emulated(kind, shape(kind, square(row["N"], row["d"])));
     EXPECT_EQ(ran.emulation.counts, counts_in(row)) << print(ran.emulation.counts);
     EXPECT_EQ(ran.emulation.extra_memory_bytes, row["extraMemoryBytes"]);
     EXPECT_EQ(ran.emulation.shared_bytes, row["sharedPerWorkgroupBytes"]);
@@ -89,7 +89,7 @@ void expect_all_ways_equal(Kind kind, const Problem& problem, const TileChoice& 
   const Emulation each = traffic::count(kind, asked, WalkKind::each);
   const Emulation closed = traffic::count(kind, asked, WalkKind::closed);
   EXPECT_TRUE(each == closed) << print(each.counts) << "\n" << print(closed.counts);
-  const Emulated ran(kind, asked);
+  const cli::EmulatedRun ran = emulated(kind, asked);
   EXPECT_TRUE(each == ran.emulation) << print(each.counts) << "\n" << print(ran.emulation.counts);
   EXPECT_FALSE(ran.emulation.race);
   const auto formula = traffic::closed_form(kind, asked);
@@ -104,7 +104,8 @@ std::vector<Problem> odd_problems() {
         "b1 h2 q13 k29 d4 f32 causal", "b1 h1 q29 k13 d4 f32 causal", "b1 h1 q29 k13 d4 f32 causal topleft",
         "b1 h1 q31 k31 d2/4 f32 w5,3", "b1 h1 q31 k31 d2 f32 causal w9,-", "b1 h3/3 q1 k40 d8 f32",
         "b1 h2/1 q12 k12 d4 f32 w0,0", "b1 h1 q0 k5 d4 f32", "b1 h1 q5 k0 d4 f32", "b0 h1 q5 k5 d4 f32",
-        "b1 h1 q20 k20 d4 f32 w100,2", "b1 h1 q6 k21 d3 f32 topleft w1,1", "b1 h1 q300 k300 d2 f32 causal"})
+        "b1 h0/2 q5 k5 d4 f32", "b1 h1 q20 k20 d4 f32 w100,2", "b1 h1 q6 k21 d3 f32 topleft w1,1",
+        "b1 h1 q300 k300 d2 f32 causal"})
     problems.push_back(parse_problem(line).value());
   return problems;
 }
@@ -170,6 +171,8 @@ TEST(Counts, RefusesWhatItCannotCount) {
   EXPECT_EQ(refusal(Kind::fused, "b1 h1 q64 k64 d64 f32", {.rows = 0}), "tile");
   EXPECT_EQ(refusal(Kind::fused, "b1 h1 q64 k64 d64 f32", {.rows = 1025}), "tile");
   EXPECT_EQ(refusal(Kind::fused, "b1 h1 q268435456 k268435456 d64 f32"), "queries");
+  EXPECT_EQ(refusal(Kind::fused, "b1 h1 q1099511627776 k4 d1 f32 w0,0"), "queries") << "a mask, tile by tile";
+  EXPECT_EQ(refusal(Kind::fused, "b1 h1 q1099511627776 k4 d1 f32"), "");
   EXPECT_EQ(refusal(Kind::fused, "b1 h1 q64 k64 d64 bf16"), "dtype");
   EXPECT_EQ(refusal(Kind::fused, "b1 h1 q64 k64 d64 f32 cap5"), "softcap");
   EXPECT_EQ(refusal(Kind::fused, "b1 h1 q64 k64 d64 f32 alibi"), "alibi");

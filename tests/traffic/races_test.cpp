@@ -105,7 +105,7 @@ TEST(Races, EveryBarrierOfEveryKernelIsMissed) {
     const traffic::Count barriers = traffic::count(kind, shape).counts.barriers;
     traffic::Count unneeded = 0;
     for (traffic::Count idle = 1; idle <= barriers; ++idle) {
-      const Emulated ran(kind, shape, 1, idle);
+      const cli::EmulatedRun ran = emulated(kind, shape, idle);
       EXPECT_EQ(ran.emulation.counts.barriers, barriers) << "an idle barrier still counts";
       unneeded += ran.emulation.race ? 0 : 1;
     }

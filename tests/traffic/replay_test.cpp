@@ -72,7 +72,8 @@ const std::vector<std::string> lines{"b1 h1 q1 k1 d1 f32",           "b2 h4/2 q9
                                      "b1 h1 q29 k13 d4 f32 causal",  "b1 h1 q29 k13 d4 f32 causal topleft",
                                      "b1 h1 q31 k31 d2/4 bf16 w5,3", "b1 h1 q31 k31 d2 f32 causal w9,-",
                                      "b1 h6/3 q7 k40 d8 f32 w0,0",   "b1 h1 q0 k5 d4 f32",
-                                     "b1 h1 q5 k0 d4 f32",           "b1 h0 q5 k5 d4 f32"};
+                                     "b1 h1 q5 k0 d4 f32",           "b1 h0 q5 k5 d4 f32",
+                                     "b1 h0/2 q5 k5 d4 f32"};
 
 TEST(Replay, ForwardRowsAskForWhatTheirWalkVisits) {
   for (const std::string& line : lines)
@@ -134,6 +135,9 @@ TEST(Replay, AWalkThatIsNotDescribedIsRefused) {
   const auto none = traffic::replay(unknown, problem_of("b1 h1 q4 k4 d4 f32"), {4, 4});
   ASSERT_FALSE(none);
   EXPECT_EQ(none.refusal().argument, "kernel");
+  const auto endless = traffic::replay(*find_kernel("cpu.flash"), problem_of("b1 h1 q1099511627776 k4 d4 f32"), {4, 4});
+  ASSERT_FALSE(endless);
+  EXPECT_EQ(endless.refusal().argument, "queries");
 }
 
 TEST(Roofline, TheLongestPartIsTheLimit) {

@@ -23,7 +23,7 @@ const Json& facts() {
 }
 
 /// One query row by State alone, keys in order, the maximum raised once for each tile.
-std::vector<float> row_by_state(const Emulated& run, const Shape& shape, std::int64_t query) {
+std::vector<float> row_by_state(const cli::EmulatedRun& run, const Shape& shape, std::int64_t query) {
   const auto wide = static_cast<std::size_t>(shape.width()), deep = static_cast<std::size_t>(shape.value_width());
   const auto keys = static_cast<std::size_t>(shape.problem.keys), tile = static_cast<std::size_t>(shape.tile);
   State<float> state;
@@ -47,7 +47,7 @@ std::vector<float> row_by_state(const Emulated& run, const Shape& shape, std::in
   return o;
 }
 
-void expect_same_bits(const Emulated& run, const Shape& shape) {
+void expect_same_bits(const cli::EmulatedRun& run, const Shape& shape) {
   const auto deep = static_cast<std::size_t>(shape.value_width());
   for (std::int64_t query = 0; query < shape.problem.queries; ++query) {
     const std::vector<float> o = row_by_state(run, shape, query);
@@ -64,8 +64,8 @@ TEST(Values, TheLessonsKernelsAreRightAndTheBrokenOneIsCaught) {
     SCOPED_TRACE(row.dump());
     const Kind kind = *traffic::kind_named(row["kind"].get<std::string>());
     const Shape shape = traffic::shape_of(kind, square(row["N"], row["d"])).value();
-    const Emulated run(kind, shape);
-    const Verdict verdict = run.judged();
+    const cli::EmulatedRun run = emulated(kind, shape);
+    const Verdict verdict = run.judged().value();
     EXPECT_EQ(verdict.ok(), row["ok"]) << verdict.o.max_share;
     EXPECT_EQ(verdict.o.count, row["outputs"]);
     EXPECT_EQ(verdict.o.mismatches > 0, row["mismatches"] > 0);
@@ -90,8 +90,8 @@ TEST(Values, EveryKindIsRightUnderMasks) {
         Problem problem = parse_problem(line).value();
         problem.grad = kind == Kind::backward;
         const Shape shape = traffic::shape_of(kind, problem, {.rows = rows}).value();
-        const Emulated run(kind, shape);
-        const Verdict verdict = run.judged();
+        const cli::EmulatedRun run = emulated(kind, shape);
+        const Verdict verdict = run.judged().value();
         EXPECT_TRUE(verdict.ok()) << verdict.o.mismatches << " of " << verdict.o.count << ", " << verdict.o.max_share;
         EXPECT_EQ(verdict.dq.has_value(), kind == Kind::backward);
       }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs and judges emulated kernels: see emulated.hpp.
-#include "traffic/emulated.hpp"
+// Runs and judges emulated kernels: see emulated_run.hpp.
+#include "cli/emulated_run.hpp"
 
 #include <limits>
 
 #include "inputs/inputs.hpp"
 
-namespace fresnel::test {
+namespace fresnel::cli {
 namespace {
 
 using traffic::Kind;
@@ -14,6 +14,7 @@ using traffic::Kind;
 /// A tensor of rank 4 as one block, in the order of its axes.
 std::vector<float> packed(const View& view) {
   std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(view.elements()));
   const auto* const data = static_cast<const float*>(view.data);
   for (std::int64_t b = 0; b < view.sizes[0]; ++b)
     for (std::int64_t h = 0; h < view.sizes[1]; ++h)
@@ -27,38 +28,48 @@ std::vector<float> nothing(std::int64_t rows, std::int64_t width) {
   return std::vector<float>(static_cast<std::size_t>(rows * width), std::numeric_limits<float>::quiet_NaN());
 }
 
-}  // namespace
-
-Problem square(std::int64_t n, std::int64_t d, bool lse) {
-  Problem problem;
-  problem.queries = problem.keys = n;
-  problem.head_dim = problem.value_dim = d;
-  problem.lse = lse;
-  return problem;
+/// A result's tensor, which the judge only reads.
+MutableView result(const View& view) {
+  MutableView out;
+  out.data = const_cast<void*>(view.data);
+  out.dtype = view.dtype;
+  out.rank = view.rank;
+  out.sizes = view.sizes;
+  out.strides = view.strides;
+  return out;
 }
 
-Emulated::Emulated(Kind kind, const traffic::Shape& shape, std::uint64_t seed, traffic::Count idle_barrier)
-    : kind_(kind), shape_(shape) {
-  Problem& problem = shape_.problem;
+}  // namespace
+
+Result<EmulatedRun> EmulatedRun::make(Kind kind, const traffic::Shape& shape, std::uint64_t seed,
+                                      traffic::Count idle_barrier) {
+  EmulatedRun made(kind, shape);
+  Problem& problem = made.shape_.problem;
   problem.grad = kind == Kind::backward;
   problem.lse = problem.lse || problem.grad;
-  const GeneratedInputs generated = make_inputs(problem, "normal", seed).value();
-  const Inputs given = generated.inputs();
-  q = packed(given.q), k = packed(given.k), v = packed(given.v);
-  if (given.dout) dout = packed(*given.dout);
-  const std::int64_t queries = problem.batch * problem.heads_q * problem.queries;
-  const std::int64_t keys = problem.batch * problem.heads_kv * problem.keys;
-  o = nothing(queries, problem.value_dim), lse = nothing(queries, 1);
-  dq = nothing(queries, problem.head_dim), dk = nothing(keys, problem.head_dim), dv = nothing(keys, problem.value_dim);
-  const std::int64_t wide = problem.head_dim, deep = problem.value_dim;
+  const auto generated = make_inputs(problem, input_kinds().front().name, seed);
+  if (!generated) return generated.refusal();
+  const Inputs given = generated->inputs();
+  made.q = packed(given.q), made.k = packed(given.k), made.v = packed(given.v);
+  if (given.dout) made.dout = packed(*given.dout);
+  made.run(idle_barrier);
+  return made;
+}
+
+void EmulatedRun::run(traffic::Count idle_barrier) {
+  const Problem& p = shape_.problem;
+  const std::int64_t queries = p.batch * p.heads_q * p.queries, keys = p.batch * p.heads_kv * p.keys;
+  const std::int64_t wide = p.head_dim, deep = p.value_dim;
+  o = nothing(queries, deep), lse = nothing(queries, 1);
+  dq = nothing(queries, wide), dk = nothing(keys, wide), dv = nothing(keys, deep);
   const traffic::Tensors<traffic::RunningMachine::Global> tensors{
       {q.data(), wide},    {k.data(), wide},  {v.data(), deep},  {o.data(), deep}, {lse.data(), 1},
       {dout.data(), deep}, {dq.data(), wide}, {dk.data(), wide}, {dv.data(), deep}};
-  if (kind == Kind::backward) static_cast<void>(traffic::run(Kind::fused, shape_, tensors));
-  emulation = traffic::run(kind, shape_, tensors, idle_barrier);
+  if (kind_ == Kind::backward) static_cast<void>(traffic::run(Kind::fused, shape_, tensors));
+  emulation = traffic::run(kind_, shape_, tensors, idle_barrier);
 }
 
-Verdict Emulated::judged() const {
+Result<Verdict> EmulatedRun::judged() const {
   const Problem& p = shape_.problem;
   const auto of_queries = [&](const std::vector<float>& values, std::int64_t width) {
     return View(values.data(), DType::f32, {p.batch, p.heads_q, p.queries, width});
@@ -66,25 +77,16 @@ Verdict Emulated::judged() const {
   const auto of_keys = [&](const std::vector<float>& values, std::int64_t width) {
     return View(values.data(), DType::f32, {p.batch, p.heads_kv, p.keys, width});
   };
-  const auto result = [](const View& view) {
-    MutableView out;
-    out.data = const_cast<void*>(view.data);  // the judge only reads it
-    out.dtype = view.dtype;
-    out.rank = view.rank;
-    out.sizes = view.sizes;
-    out.strides = view.strides;
-    return out;
-  };
   Inputs inputs{of_queries(q, p.head_dim), of_keys(k, p.head_dim), of_keys(v, p.value_dim), {}, {}};
   Outputs outputs{result(of_queries(o, p.value_dim)), {}};
   if (p.lse) outputs.lse = result(View(lse.data(), DType::f32, {p.batch, p.heads_q, p.queries}));
   const Roundings own = traffic::roundings_of(kind_, shape_);
-  if (!p.grad) return check(p, inputs, outputs, own).value();
+  if (!p.grad) return check(p, inputs, outputs, own);
   inputs.dout = of_queries(dout, p.value_dim);
   outputs.dq = result(of_queries(dq, p.head_dim));
   outputs.dk = result(of_keys(dk, p.head_dim));
   outputs.dv = result(of_keys(dv, p.value_dim));
-  return check(p, inputs, outputs, traffic::roundings_of(Kind::fused, shape_), own).value();
+  return check(p, inputs, outputs, traffic::roundings_of(Kind::fused, shape_), own);
 }
 
-}  // namespace fresnel::test
+}  // namespace fresnel::cli

@@ -161,7 +161,8 @@ Result<Roundings> roundings_from(const Json& json, const std::string& argument) 
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string()) return refusal("name");
   roundings.name = json["name"];
   const auto take = [&](const char* key, auto* value, auto fits) {
-    if (!json.contains(key) || !fits(json[key])) return false;
+    if (!json.contains(key)) return true;  // younger than the record: its default is what the record meant
+    if (!fits(json[key])) return false;
     json[key].get_to(*value);
     return true;
   };
@@ -171,7 +172,9 @@ Result<Roundings> roundings_from(const Json& json, const std::string& argument) 
     if (!take(key, value, [](const Json& given) { return given.is_boolean(); })) return refusal(key);
   for (const auto& [key, value] : counts)
     if (!take(key, value, [](const Json& given) { return given.is_number_unsigned(); })) return refusal(key);
-  if (json_of(roundings) != json) return refusal("");  // a field that this version does not know
+  const Json known = json_of(roundings);
+  for (const auto& [key, value] : json.items())
+    if (!known.contains(key) || known[key] != value) return refusal(key.c_str());
   return roundings;
 }
 

@@ -4,14 +4,15 @@
 
 # Fused multiply-adds are written where they are wanted (Highway's MulAdd). Elsewhere the compilers differ in which
 # products they fuse, and the same source would give different bits.
-add_compile_options(-ffp-contract=off -Wall -Wextra)
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-ffp-contract=off;-Wall;-Wextra>"
+                    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall>")
 if(FRESNEL_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Werror> "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:--Werror all-warnings>")
 endif()
 
 # g++ 12 sees overlapping copies in `"text" + std::string` where there are none (GCC bug 105651, mended in 13).
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  add_compile_options(-Wno-restrict)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
 
 # fresnel_uses_avx512_intrinsics(target file...): g++ before 13 finds its own AVX-512 intrinsics uninitialised (GCC bug
@@ -40,15 +41,15 @@ add_compile_definitions(HWY_BROKEN_EMU128=1)
 # time to compile their templates and nobody waits for the result.
 macro(fresnel_compile_quickly)
   if(CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
-    add_compile_options($<$<CONFIG:Release>:-O1>)
+    add_compile_options($<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:C,CXX>>:-O1>)
   endif()
 endmacro()
 
 if(FRESNEL_SANITIZE)
   string(REPLACE ";" "," sanitizers "${FRESNEL_SANITIZE}")
-  add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${sanitizers};-fno-sanitize-recover=all;-fno-omit-frame-pointer>")
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    add_compile_options(-Wno-maybe-uninitialized)  # guessed from code that the sanitizers put there
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)  # guessed from code that the sanitizers put there
   endif()
   add_link_options(-fsanitize=${sanitizers})
 endif()
@@ -58,6 +59,6 @@ if(FRESNEL_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "FRESNEL_FUZZ is ${FRESNEL_FUZZ} with ${CMAKE_CXX_COMPILER_ID}; libFuzzer comes with clang alone")
   endif()
-  add_compile_options(-fsanitize=fuzzer-no-link)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=fuzzer-no-link>)
   add_link_options(-fsanitize=fuzzer-no-link)
 endif()

@@ -33,7 +33,8 @@ struct Roundings {
   std::int64_t tile_keys = 64;  ///< keys summed per tile before tiles are summed
   bool running_sum = false;     ///< keys are added straight to the rescaled sums: their depth is K, not one tile
   std::int64_t splits = 1;      ///< independent key ranges whose (m, l, o) are merged at the end
-  std::int64_t dot_lanes = 1;   ///< independent partial sums of a dot product: its depth is ceil(D / lanes) + lanes - 1
+  double split = 0;            ///< of each product q_d k_d, relative: what is left out where numbers are split in parts
+  std::int64_t dot_lanes = 1;  ///< independent partial sums of a dot product: its depth is ceil(D / lanes) + lanes - 1
 
   bool operator==(const Roundings&) const = default;
 };

@@ -155,7 +155,8 @@ Objection objection_to_roundings(const Roundings& roundings) {
                   {"least_p", roundings.least_p},     {"least", roundings.least},
                   {"least_exp", roundings.least_exp}, {"exp_constant", roundings.exp_constant},
                   {"exp_slope", roundings.exp_slope}, {"rescale", roundings.rescale},
-                  {"tanh", roundings.tanh},           {"log", roundings.log}};
+                  {"tanh", roundings.tanh},           {"log", roundings.log},
+                  {"split", roundings.split}};
   for (const auto& [name, value] : relative)
     if (!(value >= 0 && value < 1)) return word(name, value, "a number from 0 to below 1");
   const struct {

@@ -176,6 +176,7 @@ void print_for_people(const Request& request, const CaseRun& run, const Outcome&
                                   rate(outcome.gradients->operations / outcome.gradients->timing.median())));
     line("", time_line(outcome.gradients->timing));
   }
+  if (!run.given.unread.empty()) line("unread", unread_line(run.given.unread));
   if (request.out)
     line("wrote", fitted(printable(*request.out), 70) + " (o, lse" + (gradients.empty() ? "" : ", " + gradients) + ")");
   if (outcome.attended) fmt::print("\n{}", bars_of(*outcome.attended, run.given, paint));
@@ -209,7 +210,8 @@ void print_json(const Request& request, const CaseRun& run, const Outcome& outco
                 {"bytes_moved", std::llround(outcome.plan.cost.bytes)},
                 {"bytes_unfused", std::llround(outcome.plan.cost.bytes_unfused)},
                 {"score_bytes", std::llround(outcome.plan.cost.score_bytes)},
-                {"gradients", gradients_json(run, outcome)}};
+                {"gradients", gradients_json(run, outcome)},
+                {"metadata_unread", run.given.unread}};
   if (outcome.verdict) document["check"] = to_json(*outcome.verdict);
   if (outcome.expected) document["expected"] = to_json(*outcome.expected);
   if (request.out) document["output"] = *request.out;

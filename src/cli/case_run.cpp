@@ -4,6 +4,9 @@
 
 #include <utility>
 
+#include "cli/errors.hpp"
+#include "cli/text.hpp"
+
 namespace fresnel::cli {
 namespace {
 
@@ -39,6 +42,10 @@ Outputs CaseRun::outputs() {
   for (const auto& [tensor, view] : gradients)
     if (*tensor) *view = (*tensor)->mutable_view();
   return outputs;
+}
+
+std::string unread_line(const std::vector<std::string>& keys) {
+  return fitted(printable(joined(keys)), 50) + ": metadata that nothing here reads";
 }
 
 Result<CaseRun> prepare_case(const std::string& path) {

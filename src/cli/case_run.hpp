@@ -21,6 +21,9 @@ struct CaseRun {
   [[nodiscard]] Outputs outputs();
 };
 
+/// "layer, licence: metadata that nothing here reads", cut to one line.
+[[nodiscard]] std::string unread_line(const std::vector<std::string>& keys);
+
 /// Reads, describes and validates; index arrays included.
 [[nodiscard]] Result<CaseRun> prepare_case(const std::string& path);
 

@@ -41,6 +41,7 @@ struct Outcome {
   std::string backward_kernel;  ///< the same for the gradients; empty where there are none
   std::string command;          ///< that does the same again; empty for a result file
   bool guards_intact = true;
+  std::vector<std::string> unread = {};  ///< metadata of the case that nothing here reads
   [[nodiscard]] bool ok() const { return verdict.ok() && guards_intact; }
 };
 
@@ -69,7 +70,7 @@ Result<Outcome> judge_file(const Request& request, const Session& session) {
   progress.say("judging");
   const auto verdict = check(problem, run->inputs(), result->outputs(), *roundings, session.executor.get());
   if (!verdict) return verdict.refusal();
-  return Outcome{problem, *roundings, *roundings, *verdict, {}, {}, {}, true};
+  return Outcome{problem, *roundings, *roundings, *verdict, {}, {}, {}, true, run->given.unread};
 }
 
 Result<Outcome> run_and_judge(const Request& request, const Session& session) {
@@ -114,6 +115,7 @@ void print_for_people(const Outcome& outcome) {
   fmt::print("problem    {}\n", print(outcome.problem));
   if (!outcome.kernel.empty()) fmt::print("kernel     {}\n", outcome.kernel);
   if (!outcome.backward_kernel.empty()) fmt::print("backward   {}\n", outcome.backward_kernel);
+  if (!outcome.unread.empty()) fmt::print("unread     {}\n", unread_line(outcome.unread));
   const std::string both = outcome.backward == outcome.forward ? "" : ", gradients " + outcome.backward.name;
   fmt::print("roundings  {}{}\n\n{}\n", outcome.forward.name, both, verdict_table(outcome.verdict, paint));
   if (!outcome.guards_intact) fmt::print("the kernel wrote outside its outputs\n");
@@ -129,6 +131,7 @@ void print_json(const Outcome& outcome) {
   document["problem"] = print(outcome.problem);
   document["roundings"] = to_json(outcome.forward);
   if (outcome.problem.grad) document["roundings_backward"] = to_json(outcome.backward);
+  if (outcome.kernel.empty()) document["metadata_unread"] = outcome.unread;
   if (!outcome.kernel.empty()) {
     document["kernel"] = outcome.kernel;
     if (!outcome.backward_kernel.empty()) document["backward_kernel"] = outcome.backward_kernel;

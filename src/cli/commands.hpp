@@ -16,6 +16,7 @@ using Words = std::vector<std::string>;
 
 [[nodiscard]] Result<int> attend_command(const Words& words);
 [[nodiscard]] Result<int> check_command(const Words& words);
+[[nodiscard]] Result<int> count_command(const Words& words);
 [[nodiscard]] Result<int> overflow_command(const Words& words);
 [[nodiscard]] Result<int> time_command(const Words& words);
 [[nodiscard]] Result<int> kernels_command(const Words& words);

@@ -19,9 +19,9 @@ namespace {
 
 Result<Ceilings> measured(const Machine& machine) {
   Progress progress;
-  progress.say("measuring");
-  auto ceilings =
-      measure_ceilings(machine, [&](const Figure& figure) { progress.say(fmt::format("measured {}", figure.about)); });
+  progress.say("measuring the machine");
+  auto ceilings = measure_ceilings(
+      machine, [&](const Figure& figure) { progress.say("measuring the machine", std::string(figure.about)); });
   if (!ceilings) return ceilings.refusal();
   if (const Status saved = save_ceilings(*ceilings); !saved) return saved.refusal();
   return ceilings;
@@ -31,6 +31,18 @@ Result<Ceilings> saved_before(const Machine& machine) {
   auto ceilings = load_ceilings(machine);
   if (!ceilings) return refuse("--cached", "nothing measured for this machine", "a run of `fresnel machine` before");
   return std::move(*ceilings);
+}
+
+/// Why the figures just measured are too low; "" where nothing speaks for it. A quiet machine gives all the time that
+/// is asked for but what it takes to wake its threads, and repeats that differ by a few percent.
+std::string reason_for_doubt(const Ceilings& ceilings) {
+  constexpr double least_share = 0.85, most_spread = 1.25;
+  if (ceilings.processor_share < least_share)
+    return fmt::format("the machine was busy: the measurement got {} of the processor time it asked for",
+                       percent(ceilings.processor_share));
+  if (ceilings.spread > most_spread)
+    return fmt::format("the machine was not at rest: repeats of one figure differ by {}", percent(ceilings.spread - 1));
+  return "";
 }
 
 std::string unit_of(std::string_view figure) {
@@ -58,13 +70,20 @@ void print_for_people(const Machine& machine, const Ceilings& ceilings) {
   fmt::print("{}\n{} {}\n", table.text(paint), "kept in", printable(where_saved()));
 }
 
-Json document_of(const Machine& machine, const Ceilings& ceilings) {
+Json document_of(const Machine& machine, const Ceilings& ceilings, const std::string& doubt) {
   Json peaks = Json::object();
   for (const Figure& figure : ceilings.figures) peaks[std::string(figure.name)] = number(figure.value);
-  return {{"name", machine.name},         {"device", name(machine.device)}, {"isa", name(machine.isa)},
-          {"cores", machine.cores},       {"threads", machine.threads},     {"l1_bytes", machine.l1_bytes},
-          {"l2_bytes", machine.l2_bytes}, {"l3_bytes", machine.l3_bytes},   {"peaks", peaks},
-          {"saved_to", where_saved()}};
+  return {{"name", machine.name},
+          {"device", name(machine.device)},
+          {"isa", name(machine.isa)},
+          {"cores", machine.cores},
+          {"threads", machine.threads},
+          {"l1_bytes", machine.l1_bytes},
+          {"l2_bytes", machine.l2_bytes},
+          {"l3_bytes", machine.l3_bytes},
+          {"peaks", peaks},
+          {"saved_to", where_saved()},
+          {"doubt", doubt.empty() ? Json(nullptr) : Json(doubt)}};
 }
 
 }  // namespace
@@ -84,10 +103,13 @@ Result<int> machine_command(const Words& words) {
   if (!machine) return machine.refusal();
   const auto ceilings = cached ? saved_before(*machine) : measured(*machine);
   if (!ceilings) return ceilings.refusal();
+  const std::string doubt = reason_for_doubt(*ceilings);
   if (json)
-    emit(document_of(*machine, *ceilings));
+    emit(document_of(*machine, *ceilings, doubt));
   else
     print_for_people(*machine, *ceilings);
+  if (!doubt.empty())
+    std::fputs(("fresnel: " + doubt + "; the figures may be too low: measure again when it is idle\n").c_str(), stderr);
   return exit_right;
 }
 

@@ -160,11 +160,13 @@ std::vector<std::string> cells_of(const std::string& label, const Scores& scores
           factor ? fmt::format("{:.4f}", *factor) : "any"};
 }
 
-void print_for_people(const Problem& problem, const std::vector<Scores>& heads, const Scores& all, double threshold) {
+void print_for_people(const CaseRun& run, const std::vector<Scores>& heads, const Scores& all, double threshold) {
   using Align = Table::Align;
   const Paint paint = Paint::of_stdout();
-  fmt::print("problem    {}\nthreshold  {:.4f}: in float16, exp of a score from here on is infinite\n\n",
-             print(problem), threshold);
+  fmt::print("problem    {}\nthreshold  {:.4f}: in float16, exp of a score from here on is infinite\n",
+             print(run.problem), threshold);
+  if (!run.given.unread.empty()) fmt::print("unread     {}\n", unread_line(run.given.unread));
+  fmt::print("\n");
   Table table({{"head"},
                {"scores", Align::right},
                {"overflow", Align::right},
@@ -215,10 +217,11 @@ Result<int> overflow_command(const Words& words) {
   Scores all;
   for (const Scores& head : heads) all.add(head);
   if (!json) {
-    print_for_people(run->problem, heads, all, threshold);
+    print_for_people(*run, heads, all, threshold);
     return exit_right;
   }
   Json document{{"problem", print(run->problem)}, {"threshold", number(threshold)}};
+  document["metadata_unread"] = run->given.unread;
   document.update(document_of(all, threshold));
   document["heads"] = Json::array();
   for (std::size_t head = 0; head < heads.size(); ++head) {

@@ -153,12 +153,15 @@ std::string Table::markdown() const {
   return out;
 }
 
-Progress::Progress() {
-  if (isatty(STDERR_FILENO) == 1) watcher_ = std::thread([this] { watch(); });
-}
+Progress::Progress(std::chrono::milliseconds patience)
+    : patience_(patience), terminal_(isatty(STDERR_FILENO) == 1), watcher_([this] {
+        if (terminal_)
+          rewrite_line();
+        else
+          print_lines();
+      }) {}
 
 Progress::~Progress() {
-  if (!watcher_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     over_ = true;
@@ -167,27 +170,48 @@ Progress::~Progress() {
   watcher_.join();
 }
 
-void Progress::say(std::string what) {
+void Progress::say(const std::string& step, const std::string& detail) {
   {
     const std::lock_guard lock(mutex_);
-    message_ = std::move(what);
+    if (step == step_ && !terminal_) return;  // no news for a log: what is being timed is not to be disturbed
+    if (step != step_) {
+      step_ = step;
+      since_ = Clock::now();
+      printed_ = false;
+    }
+    detail_ = detail;
     news_ = true;
   }
   changed_.notify_one();
 }
 
-void Progress::watch() {
-  constexpr std::chrono::seconds patience{2};
+void Progress::rewrite_line() {
   std::unique_lock lock(mutex_);
-  if (changed_.wait_for(lock, patience, [this] { return over_; })) return;
+  if (changed_.wait_for(lock, patience_, [this] { return over_; })) return;
   while (!over_) {
-    const std::string line = fmt::format("\r\x1b[K{}", fitted(printable(message_), 78));
+    const std::string text = detail_.empty() ? step_ : step_ + ": " + detail_;
+    const std::string line = fmt::format("\r\x1b[K{}", fitted(printable(text), 78));
     news_ = false;
     std::fputs(line.c_str(), stderr);
     std::fflush(stderr);
     changed_.wait(lock, [this] { return news_ || over_; });
   }
   std::fputs("\r\x1b[K", stderr);
+}
+
+void Progress::print_lines() {
+  std::unique_lock lock(mutex_);
+  while (!over_) {
+    if (printed_) {
+      changed_.wait(lock, [this] { return !printed_ || over_; });
+      continue;
+    }
+    const Clock::time_point began = since_;
+    if (changed_.wait_until(lock, began + patience_, [&] { return since_ != began || over_; })) continue;
+    printed_ = true;
+    std::fputs(("fresnel: " + printable(step_) + "\n").c_str(), stderr);
+    std::fflush(stderr);
+  }
 }
 
 }  // namespace fresnel::cli

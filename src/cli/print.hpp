@@ -2,6 +2,7 @@
 // Words and tables for people: units, bars, colours and aligned columns. Nothing here knows about attention.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -71,23 +72,31 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// One line of progress on standard error for work of more than two seconds; silent where it is no terminal. What is
-/// said last appears even while the work itself says nothing more: a thread of its own watches the time.
+/// What a long command is at, on standard error. On a terminal one line that is written over, from the second second
+/// on; elsewhere, in a log or a pipe, one plain line for every step that takes longer than that. A thread of its own
+/// watches the time, since the work itself may say nothing for long.
 class Progress {
  public:
-  Progress();
+  explicit Progress(std::chrono::milliseconds patience = std::chrono::seconds(2));
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void say(std::string what);
+  /// A step begins, unless it is the same; `detail` changes within a step and is shown on terminals only.
+  void say(const std::string& step, const std::string& detail = {});
 
  private:
-  void watch();
+  using Clock = std::chrono::steady_clock;
+  void rewrite_line();
+  void print_lines();
 
+  const std::chrono::milliseconds patience_;
+  const bool terminal_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::string message_;
-  bool news_ = false;
+  std::string step_, detail_;
+  Clock::time_point since_;  ///< when the step began
+  bool news_ = false;        ///< something was said that is not on a terminal's line yet
+  bool printed_ = true;      ///< the step has had its plain line, or there is none
   bool over_ = false;
   std::thread watcher_;
 };

@@ -117,7 +117,7 @@ Result<Done> sample(Timed& timed, GeneratedInputs& data, const Session& session,
   double spent = 0;
   for (std::size_t round = 0; round < most_rounds && (round == 0 || spent < budget); ++round) {
     for (Entry& entry : timed.entries) {
-      progress.say(fmt::format("timing {} on {}, run {}", entry.runner.plan().kernel_name(), timed.problem, round + 1));
+      progress.say("timing " + timed.problem, fmt::format("{}, run {}", entry.runner.plan().kernel_name(), round + 1));
       const auto taken = entry.runner.run(data.inputs(), data.outputs(), *session.executor);
       if (!taken) return taken.refusal();
       entry.samples.push_back(*taken);

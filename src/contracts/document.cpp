@@ -103,7 +103,7 @@ Json object_of(const Contract& contract) {
 Json to_json(const Roundings& roundings) {
   // A binding, so that a field added to the struct does not compile until it is printed here.
   const auto& [name, unit, unit_p, least_p, sums_rounded_p, least, least_exp, flushes_inputs, exp_constant, exp_slope,
-               rescale, tanh, log, log2_scores, tile_keys, running_sum, splits, dot_lanes] = roundings;
+               rescale, tanh, log, log2_scores, tile_keys, running_sum, splits, split, dot_lanes] = roundings;
   return {{"name", name},
           {"unit", unit},
           {"unit_p", unit_p},
@@ -121,6 +121,7 @@ Json to_json(const Roundings& roundings) {
           {"tile_keys", tile_keys},
           {"running_sum", running_sum},
           {"splits", splits},
+          {"split", split},
           {"dot_lanes", dot_lanes}};
 }
 

@@ -136,11 +136,12 @@ std::string precision_of(const Contract& contract) {
   for (const auto& [dtype, r] : contract.roundings)
     text += fmt::format(
         "    {}: {{ unit: {}, unit_p: {}, sums_rounded_p: {}, least: {}, least_exp: {}, flushes_inputs: {}, "
-        "exp_constant: {}, exp_slope: {}, rescale: {}, tanh: {}, log: {}, tile_keys: {}, splits: {}, dot_lanes: {} "
+        "exp_constant: {}, exp_slope: {}, rescale: {}, tanh: {}, log: {}, tile_keys: {}, splits: {}, split: {}, "
+        "dot_lanes: {} "
         "}}\n",
         upper(dtype), number(r.unit), number(r.unit_p), yes(r.sums_rounded_p), number(r.least), number(r.least_exp),
         yes(r.flushes_inputs), number(r.exp_constant), number(r.exp_slope), number(r.rescale), number(r.tanh),
-        number(r.log), r.tile_keys, r.splits, r.dot_lanes);
+        number(r.log), r.tile_keys, r.splits, number(r.split), r.dot_lanes);
   return text + "  notes: \"every output element has a budget of its own that follows from these roundings\"\n";
 }
 

@@ -44,6 +44,7 @@ std::string depth_of(const Roundings& r) {
   std::string text = r.running_sum ? "keys are added straight to the rescaled sums"
                                    : fmt::format("keys are summed in tiles of {}, then tiles", r.tile_keys);
   if (r.splits > 1) text += fmt::format("; {} ranges of keys are merged at the end", r.splits);
+  if (r.split > 0) text += fmt::format("; numbers are split in parts, which loses {} of a product", number(r.split));
   if (r.dot_lanes > 1) text += fmt::format("; a dot product has {} partial sums", r.dot_lanes);
   return text;
 }

@@ -77,7 +77,10 @@ std::string dims_of(const Domain& domain) {
   return domain.head_dim == domain.value_dim ? dims : fmt::format("{} / {}", dims, bounds_of(domain.value_dim));
 }
 
-std::string features_of(const Domain& domain) {
+namespace {
+
+/// "all", "all but grad" or the list, whichever is shortest.
+std::string members_of(const Domain& domain) {
   const std::vector<std::string> have = names_of(domain.features);
   if (have.size() == every_feature.size()) return "all";
   if (have.size() * 2 < every_feature.size()) return have.empty() ? "none" : joined(have, " ");
@@ -85,6 +88,13 @@ std::string features_of(const Domain& domain) {
   for (const Feature feature : every_feature)
     if (!domain.features.has(feature)) lacking.emplace_back(word(feature));
   return "all but " + joined(lacking, " ");
+}
+
+}  // namespace
+
+std::string features_of(const Domain& domain) {
+  const std::string members = members_of(domain);
+  return domain.required.bits == 0 ? members : members + ", needs " + joined(names_of(domain.required), " ");
 }
 
 std::string preference_of(const Kernel& kernel) {
@@ -100,8 +110,8 @@ std::string preference_of(const Kernel& kernel) {
   bounds("value dim", chosen.value_dim, right.value_dim);
   bounds("queries", chosen.queries, right.queries);
   bounds("keys", chosen.keys, right.keys);
-  if (!(chosen.features == right.features)) clauses.push_back("features: " + features_of(chosen));
-  if (!(chosen.required == right.required)) clauses.push_back(joined(names_of(chosen.required), " "));
+  if (!(chosen.features == right.features)) clauses.push_back("features: " + members_of(chosen));
+  if (!(chosen.required == right.required)) clauses.push_back("with " + joined(names_of(chosen.required), " "));
   if (!(chosen.axis_orders == right.axis_orders)) clauses.push_back(joined(names_of(chosen.axis_orders), " "));
   if (chosen.unaligned != right.unaligned) clauses.emplace_back("aligned tensors");
   return joined(clauses, ", ");

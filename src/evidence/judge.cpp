@@ -146,20 +146,23 @@ Result<Roundings> roundings_from(const Json& json, const std::string& argument) 
     return Refusal{Fault::bad_input,      "", argument + "." + key, "nothing that roundings have",
                    "as record writes it", ""};
   };
-  const std::pair<const char*, double*> numbers[] = {
-      {"unit", &roundings.unit},           {"unit_p", &roundings.unit_p},
-      {"least_p", &roundings.least_p},     {"least", &roundings.least},
-      {"least_exp", &roundings.least_exp}, {"exp_constant", &roundings.exp_constant},
-      {"exp_slope", &roundings.exp_slope}, {"rescale", &roundings.rescale},
-      {"tanh", &roundings.tanh},           {"log", &roundings.log}};
-  const std::pair<const char*, bool*> flags[] = {{"sums_rounded_p", &roundings.sums_rounded_p},
-                                                 {"flushes_inputs", &roundings.flushes_inputs},
-                                                 {"log2_scores", &roundings.log2_scores},
-                                                 {"running_sum", &roundings.running_sum}};
+  // A binding, so that a field added to the struct does not compile until it is read here.
+  auto& [name, unit, unit_p, least_p, sums_rounded_p, least, least_exp, flushes_inputs, exp_constant, exp_slope,
+         rescale, tanh, log, log2_scores, tile_keys, running_sum, splits, split, dot_lanes] = roundings;
+  const std::pair<const char*, double*> numbers[] = {{"unit", &unit},           {"unit_p", &unit_p},
+                                                     {"least_p", &least_p},     {"least", &least},
+                                                     {"least_exp", &least_exp}, {"exp_constant", &exp_constant},
+                                                     {"exp_slope", &exp_slope}, {"rescale", &rescale},
+                                                     {"tanh", &tanh},           {"log", &log},
+                                                     {"split", &split}};
+  const std::pair<const char*, bool*> flags[] = {{"sums_rounded_p", &sums_rounded_p},
+                                                 {"flushes_inputs", &flushes_inputs},
+                                                 {"log2_scores", &log2_scores},
+                                                 {"running_sum", &running_sum}};
   const std::pair<const char*, std::int64_t*> counts[] = {
-      {"tile_keys", &roundings.tile_keys}, {"splits", &roundings.splits}, {"dot_lanes", &roundings.dot_lanes}};
+      {"tile_keys", &tile_keys}, {"splits", &splits}, {"dot_lanes", &dot_lanes}};
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string()) return refusal("name");
-  roundings.name = json["name"];
+  name = json["name"].get<std::string>();
   const auto take = [&](const char* key, auto* value, auto fits) {
     if (!json.contains(key)) return true;  // younger than the record: its default is what the record meant
     if (!fits(json[key])) return false;

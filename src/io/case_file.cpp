@@ -137,6 +137,18 @@ Status check_companions(const Case& c) {
   return Done{};
 }
 
+/// Notes of any kind may stand beside `problem`, but not an option: it would be ignored, and the result be of another
+/// problem.
+Status read_notes(const Metadata& metadata, Case& result) {
+  constexpr std::array<std::string_view, 3> known{"problem", "tokens", "show"};
+  for (const auto& [key, text] : metadata) {
+    if (is_case_option(key))
+      return refuse(key, "an option beside metadata key problem", "the same key inside the JSON of problem");
+    if (std::find(known.begin(), known.end(), key) == known.end()) result.unread.push_back(key);
+  }
+  return Done{};
+}
+
 Status read_problem(const Metadata& metadata, Case& result) {
   const auto text = metadata.find("problem");
   if (text == metadata.end())
@@ -178,6 +190,7 @@ Result<Case> case_of(SafetensorsFile file) {
   // Features first: a paged case has no k, which is not what its reader needs to hear.
   if (const Status status = refuse_unsupported(file); !status) return status.refusal();
   if (const Status status = distribute(file, result); !status) return status.refusal();
+  if (const Status status = read_notes(file.metadata, result); !status) return status.refusal();
   if (const Status status = read_problem(file.metadata, result); !status) return status.refusal();
   for (const auto check : {check_companions, check_main_shapes, check_optional_shapes})
     if (const Status status = check(result); !status) return status.refusal();

@@ -41,13 +41,14 @@ struct Case {
 
   std::vector<std::string> tokens;  ///< Sk of them, or none
   std::optional<Show> show;         ///< within B, Hq and Sq
+  std::vector<std::string> unread;  ///< other metadata keys, which nothing here reads
 
   /// Views of the forward's inputs; valid while the case lives.
   [[nodiscard]] Inputs inputs() const;
 };
 
-/// Refusals name the tensor, `problem.KEY`, `tokens`, `show`, or the file. Tensors of features that do not exist yet
-/// (mask, bias, sinks, packed and paged) are Fault::unsupported.
+/// Refusals name the tensor, `problem.KEY`, `tokens`, `show`, an option that stands beside `problem`, or the file.
+/// Tensors of features that do not exist yet (mask, bias, sinks, packed and paged) are Fault::unsupported.
 [[nodiscard]] Result<Case> read_case(const std::filesystem::path& path);
 /// The same from memory.
 [[nodiscard]] Result<Case> parse_case(std::span<const std::byte> bytes, std::string_view label = "memory");

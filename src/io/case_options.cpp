@@ -79,7 +79,14 @@ std::string key_names() {
   return text;
 }
 
+const Key* find_key(std::string_view name) {
+  const auto* key = std::find_if(keys.begin(), keys.end(), [&](const Key& known) { return known.name == name; });
+  return key == keys.end() ? nullptr : key;
+}
+
 }  // namespace
+
+bool is_case_option(std::string_view name) { return find_key(name) != nullptr; }
 
 Result<CaseOptions> parse_case_options(std::string_view text) {
   const Result<Json> document = parse_json(text, "problem");
@@ -87,10 +94,9 @@ Result<CaseOptions> parse_case_options(std::string_view text) {
   if (!document->is_object()) return refuse("problem", describe_json(*document), "a JSON object");
   CaseOptions result;
   for (const auto& item : document->items()) {
-    const auto* key =
-        std::find_if(keys.begin(), keys.end(), [&](const Key& known) { return known.name == item.key(); });
+    const Key* const key = find_key(item.key());
     const std::string argument = "problem." + readable(item.key());
-    if (key == keys.end()) return refuse(argument, "an unknown key", key_names());
+    if (key == nullptr) return refuse(argument, "an unknown key", key_names());
     if (item.value().is_null()) continue;
     if (const Status status = key->read(item.value(), argument, result); !status) return status.refusal();
   }

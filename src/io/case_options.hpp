@@ -26,6 +26,9 @@ struct CaseOptions {
 /// means default. Refusals name `problem.KEY`.
 [[nodiscard]] Result<CaseOptions> parse_case_options(std::string_view text);
 
+/// Is this the name of one of those keys?
+[[nodiscard]] bool is_case_option(std::string_view name);
+
 /// A list of strings. Refusals name `tokens`.
 [[nodiscard]] Result<std::vector<std::string>> parse_tokens(std::string_view text);
 

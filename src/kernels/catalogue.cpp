@@ -30,7 +30,7 @@ constexpr Domain backward_domain = [] {
 /// No soft cap: its hyperbolic tangent would cost more than the tile unit gains.
 constexpr Domain tile_domain = [] {
   Domain domain = cpu_domain;
-  domain.dtypes = {DType::bf16};
+  domain.dtypes = {DType::f16, DType::bf16};
   domain.head_dim = domain.value_dim = {1, 256};
   domain.keys = {0, std::int64_t{1} << 30};
   domain.features.bits &= ~Set<Feature>{Feature::softcap}.bits;
@@ -40,7 +40,7 @@ constexpr Domain tile_domain = [] {
 /// Few queries do not repay packing K and V.
 constexpr Domain tile_preferred = [] {
   Domain domain = tile_domain;
-  domain.queries.least = 48;
+  domain.queries.least = 32;
   return domain;
 }();
 
@@ -64,7 +64,7 @@ constexpr std::array rows = {
 #if defined(__x86_64__)
     Kernel{
         .name = "cpu.amx",
-        .blurb = "tiled, online softmax, both products on the tile unit (Intel AMX)",
+        .blurb = "tiled, online softmax, both products on the tile unit (Intel AMX); f16 as two parts",
         .device = Device::cpu,
         .domain = tile_domain,
         .prefers = tile_preferred,

@@ -12,10 +12,13 @@
 namespace fresnel {
 namespace {
 
-Refusal unknown_kernel(const std::string& name) {
+constexpr const char* kernel_variable = "FRESNEL_KERNEL";
+
+/// Named as the caller knows it: the option, or the variable that stands in for it.
+Refusal unknown_kernel(const std::string& name, const PlanOptions& options) {
   std::string known;
   for (const Kernel& row : catalogue()) known += (known.empty() ? "" : ", ") + std::string(row.name);
-  return {Fault::bad_input, "", "kernel", "'" + name + "'", known, ""};
+  return {Fault::bad_input, "", options.kernel.empty() ? kernel_variable : "kernel", "'" + name + "'", known, ""};
 }
 
 /// What every plan asks first.
@@ -63,7 +66,7 @@ Refusal nobody_serves(const Problem& problem, const Machine& machine) {
 
 std::string requested_kernel(const PlanOptions& options) {
   if (!options.kernel.empty()) return options.kernel;
-  const char* const forced = std::getenv("FRESNEL_KERNEL");
+  const char* const forced = std::getenv(kernel_variable);
   return forced == nullptr ? "" : forced;
 }
 
@@ -107,7 +110,7 @@ Result<Plan> plan_with(const Problem& problem, const Machine& machine, const Pla
   if (const Status right = plannable(problem, options); !right) return right.refusal();
   if (!forced.empty()) {
     const Kernel* const row = find_kernel(forced);
-    if (row == nullptr) return unknown_kernel(forced);
+    if (row == nullptr) return unknown_kernel(forced, options);
     return plan_row(*row, problem, machine, options);
   }
   const Kernel* fallback = nullptr;

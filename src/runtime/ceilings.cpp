@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <span>
 #include <utility>
@@ -58,19 +59,22 @@ class Bench {
   /// Units of work per second when chunk(lane, item), worth `amount` units, runs on `lanes` lanes at once.
   template <class Chunk>
   double rate(int lanes, double amount, Chunk chunk) {
-    std::int64_t items = lanes;
-    double seconds = time(lanes, items, chunk);
-    // Doubling warms up clocks, caches and page tables on the way to a sample of useful length.
-    while (seconds < sample_seconds && items < std::int64_t{1} << 40) seconds = time(lanes, items *= 2, chunk);
-    double best = seconds;
-    for (int round = 0; round < rounds; ++round) {
-      std::array<double, samples> all;
-      for (double& sample : all) sample = time(lanes, items, chunk);
-      std::nth_element(all.begin(), all.begin() + samples / 2, all.end());
-      best = round == 0 ? all[samples / 2] : std::min(best, all[samples / 2]);
-    }
-    return amount * static_cast<double>(items) / best;
+    return rate_and_spread(lanes, amount, chunk).first;
   }
+
+  /// The same for chunks of some microseconds that wait for nothing, which tell a busy machine from a quiet one: all
+  /// the time they do not get is somebody else's.
+  template <class Chunk>
+  double arithmetic_rate(int lanes, double amount, Chunk chunk) {
+    const double wall = timed_seconds_, processors = processor_seconds();
+    const auto [rate, spread] = rate_and_spread(lanes, amount, chunk);
+    got_ += processor_seconds() - processors;
+    asked_ += lanes * (timed_seconds_ - wall);
+    worst_spread_ = std::max(worst_spread_, spread);
+    return rate;
+  }
+  [[nodiscard]] double processor_share() const { return asked_ > 0 ? got_ / asked_ : 1; }
+  [[nodiscard]] double spread() const { return worst_spread_; }
 
   /// Where a chunk leaves its result, so that no work can be dropped.
   void keep(double result) { kept_.store(result, std::memory_order_relaxed); }
@@ -94,11 +98,38 @@ class Bench {
   }
 
  private:
+  /// The rate, and the slowest median over the fastest.
+  template <class Chunk>
+  std::pair<double, double> rate_and_spread(int lanes, double amount, Chunk& chunk) {
+    std::int64_t items = lanes;
+    double seconds = time(lanes, items, chunk);
+    // Doubling warms up clocks, caches and page tables on the way to a sample of useful length.
+    while (seconds < sample_seconds && items < std::int64_t{1} << 40) seconds = time(lanes, items *= 2, chunk);
+    std::array<double, rounds> medians;
+    for (double& median : medians) {
+      std::array<double, samples> all;
+      for (double& sample : all) sample = time(lanes, items, chunk);
+      std::nth_element(all.begin(), all.begin() + samples / 2, all.end());
+      median = all[samples / 2];
+    }
+    const auto [best, worst] = std::minmax_element(medians.begin(), medians.end());
+    return {amount * static_cast<double>(items) / *best, *worst / *best};
+  }
+
   template <class Chunk>
   double time(int lanes, std::int64_t items, Chunk& chunk) {
     const auto start = std::chrono::steady_clock::now();
     parallel_for(*team_, lanes, items, chunk);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    timed_seconds_ += seconds;
+    return seconds;
+  }
+
+  /// What all threads of this process have used.
+  static double processor_seconds() {
+    timespec now{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
   }
 
   void fill(std::span<std::byte> bytes) {
@@ -118,20 +149,25 @@ class Bench {
   std::unique_ptr<Executor> team_;
   AlignedBuffer shared_;
   std::atomic<double> kept_{0};
+  double timed_seconds_ = 0;
+  double got_ = 0, asked_ = 0;  ///< processor seconds of arithmetic
+  double worst_spread_ = 1;
 };
 
 using Value = std::optional<double>;
 
 Value f32_fma(Bench& bench, int lanes) {
   constexpr std::int64_t turns = 8192;
-  return bench.rate(lanes, bench.loops.fma_f32_flops * turns / 1e12,
-                    [&](int, std::int64_t) { bench.keep(bench.loops.fma_f32(bench.seeds_f32.data(), turns)); });
+  return bench.arithmetic_rate(lanes, bench.loops.fma_f32_flops * turns / 1e12, [&](int, std::int64_t) {
+    bench.keep(bench.loops.fma_f32(bench.seeds_f32.data(), turns));
+  });
 }
 
 Value f64_fma(Bench& bench, int lanes) {
   constexpr std::int64_t turns = 8192;
-  return bench.rate(lanes, bench.loops.fma_f64_flops * turns / 1e12,
-                    [&](int, std::int64_t) { bench.keep(bench.loops.fma_f64(bench.seeds_f64.data(), turns)); });
+  return bench.arithmetic_rate(lanes, bench.loops.fma_f64_flops * turns / 1e12, [&](int, std::int64_t) {
+    bench.keep(bench.loops.fma_f64(bench.seeds_f64.data(), turns));
+  });
 }
 
 Value bf16_tile(Bench& bench, int lanes) {
@@ -143,13 +179,14 @@ Value bf16_tile(Bench& bench, int lanes) {
 
 Value exponentials(Bench& bench, int lanes) {
   constexpr int turns = 16;
-  return bench.rate(lanes, static_cast<double>(bench.exponents.size()) * turns / 1e9, [&](int, std::int64_t) {
-    double sum = 0;
-    for (int turn = 0; turn < turns; ++turn) {
-      sum += bench.loops.exp_f32(bench.exponents.data(), static_cast<std::int64_t>(bench.exponents.size()));
-    }
-    bench.keep(sum);
-  });
+  return bench.arithmetic_rate(
+      lanes, static_cast<double>(bench.exponents.size()) * turns / 1e9, [&](int, std::int64_t) {
+        double sum = 0;
+        for (int turn = 0; turn < turns; ++turn) {
+          sum += bench.loops.exp_f32(bench.exponents.data(), static_cast<std::int64_t>(bench.exponents.size()));
+        }
+        bench.keep(sum);
+      });
 }
 
 /// Each lane reads its own half a cache again and again.
@@ -254,6 +291,8 @@ Result<Ceilings> measure_ceilings(const Machine& machine, const std::function<vo
     figure.value = table[row].measure(bench, table[row].one_thread ? 1 : std::max(1, machine.threads));
     if (progress) progress(figure);
   }
+  ceilings.processor_share = bench.processor_share();
+  ceilings.spread = bench.spread();
   return ceilings;
 }
 

@@ -29,6 +29,11 @@ struct Ceilings {
   int threads = 1;
   std::vector<Figure> figures;  ///< every row of the table, in its order
 
+  /// How quiet the machine was while its arithmetic was measured; not saved. The share of the processor time asked for
+  /// that it got, and the slowest of a figure's repeated medians over the fastest, for the figure that varied most.
+  double processor_share = 1;
+  double spread = 1;
+
   /// A figure by name; nothing where it is unknown or was not measured.
   [[nodiscard]] std::optional<double> of(std::string_view name) const;
 };

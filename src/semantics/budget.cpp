@@ -54,7 +54,8 @@ Row::Row(const RowFacts& facts_, const Roundings& roundings_, bool probable)
   const std::int64_t lanes = std::max<std::int64_t>(roundings.dot_lanes, 1);
   const std::int64_t depth = std::min(facts.head_dim, (facts.head_dim + lanes - 1) / lanes + lanes - 1);
   const int constants = roundings.log2_scores ? 4 : 2;
-  dot = growth(static_cast<double>(depth + constants)) + static_cast<double>(facts.head_dim + 8) * facts.truth_unit;
+  dot = growth(static_cast<double>(depth + constants)) + static_cast<double>(facts.head_dim + 8) * facts.truth_unit +
+        roundings.split;
   const std::int64_t tile = std::max<std::int64_t>(roundings.tile_keys, 1);
   const std::int64_t tiles = (facts.first_key + count - 1) / tile - facts.first_key / tile + 1;
   rescales = static_cast<double>(tiles - 1 + 2 * (roundings.splits - 1));

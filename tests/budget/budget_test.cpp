@@ -84,7 +84,7 @@ Formula formula_of(const Row& row, const Roundings& r) {
   double worst = 0, l = 0;
   for (std::size_t j = 0; j < row.x.size(); ++j) {
     const double s = f.max + row.x[j];
-    double d = (gamma(depth + 2 + 2 * log2) + (dims + 8) * f.truth_unit) * scale * row.products[j];
+    double d = (gamma(depth + 2 + 2 * log2) + (dims + 8) * f.truth_unit + r.split) * scale * row.products[j];
     d += scale * ((r.least < 0x1p-126 ? dims : 2 * dims) + 1) * r.least + r.least * row.key_sizes[j];
     d += flush * (scale * (f.query_size + row.key_sizes[j]) + row.key_sizes[j]);
     if (!row.uncapped.empty()) {
@@ -153,6 +153,7 @@ TEST(Budget, IsTheFormulaOfThePage) {
       {"one tile", [](Roundings& r) { r.tile_keys = 64; }},
       {"running sum", [](Roundings& r) { r.running_sum = true; }},
       {"splits", [](Roundings& r) { r.splits = 4; }},
+      {"split", [](Roundings& r) { r.split = 0x1p-10; }},
       {"one lane", [](Roundings& r) { r.dot_lanes = 1; }},
       {"more lanes than dims", [](Roundings& r) { r.dot_lanes = 64; }},
       {"log2", [](Roundings& r) { r.log2_scores = true; }},
@@ -208,6 +209,7 @@ TEST(Budget, NeverShrinksWhereAKernelDoesWorse) {
       {"log2_scores", [](Roundings& r) { r.log2_scores = true; }},
       {"splits", [](Roundings& r) { r.splits = 3; }},
       {"running_sum", [](Roundings& r) { r.running_sum = true; }},
+      {"split", [](Roundings& r) { r.split = 0x1p-16; }},
       {"dot_lanes", [](Roundings& r) { r.dot_lanes = 1; }},
   };
   Row row = ordinary_row();

@@ -44,6 +44,31 @@ void expect_judgement(const Json& judgement, std::size_t rank) {
   }
 }
 
+/// Whoever misspelt `tokens` hears that nobody read it.
+TEST(Attend, MetadataThatNothingReadsIsNamed) {
+  const Folder folder;
+  TensorFile file = TensorFile::small_case();
+  const std::string path = folder.file("case.safetensors"), result = folder.file("result.safetensors");
+  file.metadata["tokns"] = "[]";
+  file.metadata["\x1b[2J"] = "";
+  file.write(path);
+  const Outcome plain = fresnel({"attend", path, "-o", result});
+  EXPECT_EQ(plain.code, 0) << shown(plain);
+  EXPECT_NE(plain.out.find("unread     \\x1b[2J, tokns: metadata that nothing here reads"), std::string::npos)
+      << shown(plain);
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"attend", path, "--json"},
+                                                {"check", path, result, "--json"},
+                                                {"overflow", path, "--json"}}) {
+    const Outcome run = fresnel(words);
+    EXPECT_EQ(run.json()["metadata_unread"], Json({"\x1b[2J", "tokns"})) << shown(run);
+  }
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"check", path, result}, {"overflow", path}})
+    EXPECT_NE(fresnel(words).out.find("tokns: metadata that"), std::string::npos) << words.front();
+  const Outcome none = fresnel({"attend", data_case("dense_small")});
+  EXPECT_EQ(none.out.find("unread"), std::string::npos) << shown(none);
+  EXPECT_EQ(fresnel({"attend", data_case("dense_small"), "--json"}).json()["metadata_unread"], Json::array());
+}
+
 TEST(Attend, EveryDenseCaseIsRightByTheOracleAndByItsExpectedValues) {
   ASSERT_GE(dense_cases().size(), 15u);
   for (const std::string& path : dense_cases()) {

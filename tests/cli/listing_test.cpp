@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `fresnel kernels`, `explain`, `machine`, --help and --version: what is said about the program and the machine.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -44,6 +48,20 @@ TEST(Kernels, TablesNameEveryRow) {
   for (const Kernel& kernel : catalogue()) {
     EXPECT_NE(plain.out.find(kernel.name), std::string::npos) << shown(plain);
     EXPECT_NE(markdown.out.find("| " + std::string(kernel.name) + " |"), std::string::npos) << shown(markdown);
+  }
+}
+
+/// What a row needs in order to be right, or to be chosen, stands in its line.
+TEST(Kernels, TablesSayWhatIsRequired) {
+  const Outcome run = fresnel({"kernels", "--format", "markdown"});
+  for (const Kernel& kernel : catalogue()) {
+    const std::size_t at = run.out.find("| " + std::string(kernel.name) + " |");
+    const std::string line = run.out.substr(at, run.out.find('\n', at) - at);
+    const bool more = kernel.prefers.dtypes.bits != 0 && kernel.prefers.required != kernel.domain.required;
+    EXPECT_EQ(line.find("needs grad") != std::string::npos, kernel.domain.required.has(Feature::grad)) << line;
+    EXPECT_EQ(line.find("with grouped_heads") != std::string::npos,
+              more && kernel.prefers.required.has(Feature::grouped_heads))
+        << line;
   }
 }
 
@@ -94,6 +112,26 @@ TEST(Machine, MeasuresSavesAndIsUsed) {
   const Outcome attend = fresnel({"attend", data_case("dense_gqa"), "--json"}, environment);
   ASSERT_TRUE(attend.json()["share_of_floor"].is_number()) << shown(attend);
   EXPECT_GT(attend.json()["share_of_floor"].get<double>(), 0);
+}
+
+/// One processor shared with somebody else who never sleeps: half of the time at most is ours.
+TEST(Machine, ABusyOneIsNotMeasuredInSilence) {
+  cpu_set_t before, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  CPU_ZERO(&one);
+  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  const pid_t neighbour = fork();
+  if (neighbour == 0)
+    for (volatile unsigned turns = 0;;) turns = turns + 1;
+  const Outcome busy = fresnel({"machine", "--json"});
+  kill(neighbour, SIGKILL);
+  waitpid(neighbour, nullptr, 0);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+  ASSERT_EQ(busy.code, 0) << shown(busy);
+  EXPECT_NE(busy.json()["doubt"].dump().find("of the processor time"), std::string::npos) << shown(busy);
+  EXPECT_NE(busy.err.find("the machine was busy"), std::string::npos) << shown(busy);
 }
 
 TEST(Help, ExitsWithZero) {

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <thread>
 
 #include "cli/text.hpp"
 
@@ -100,6 +103,25 @@ TEST(Print, Tables) {
   Table coloured({{"x"}, {"y"}});
   coloured.add({Paint(true).good("ok"), "z"});
   EXPECT_EQ(coloured.text(Paint(false)), "x   y\n\x1b[32mok\x1b[0m  z\n") << "colours take no columns";
+}
+
+/// In a log: a line for each step that takes longer than the patience, and none for others.
+TEST(Progress, OnePlainLineForEveryLongStep) {
+  using std::chrono::milliseconds;
+  testing::internal::CaptureStderr();
+  {
+    Progress progress(milliseconds(400));
+    progress.say("quick");
+    progress.say("slow", "run 1");
+    for (int turn = 2; turn < 8; ++turn) {
+      std::this_thread::sleep_for(milliseconds(120));
+      progress.say("slow", "run " + std::to_string(turn));
+    }
+    progress.say("slow\x1b[2J, too");
+    std::this_thread::sleep_for(milliseconds(1000));
+    progress.say("quick again");
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "fresnel: slow\nfresnel: slow\\x1b[2J, too\n");
 }
 
 }  // namespace

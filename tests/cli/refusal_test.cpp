@@ -86,7 +86,7 @@ TEST(Refusal, Kernels) {
   expect_refused({"time", "b1 h1 q4 k4 d8 f32", "--kernel", "cpu.flash", "--kernel", "x"}, 2, "--kernel");
   const Outcome forced = fresnel({"attend", data_case("dense_small")}, {{"FRESNEL_KERNEL", "no.such"}});
   EXPECT_EQ(forced.code, 2) << shown(forced);
-  EXPECT_NE(forced.err.find("no.such"), std::string::npos) << shown(forced);
+  EXPECT_NE(forced.err.find("FRESNEL_KERNEL: given 'no.such'"), std::string::npos) << shown(forced);
 }
 
 TEST(Refusal, ProblemLines) {

@@ -14,7 +14,6 @@ TEST(Time, EveryRowThatFitsIsVerifiedAndTimed) {
   const Outcome run =
       fresnel({"time", "b1 h2 q65 k65 d32 f32 causal", "b1 h1 q1 k200 d64 bf16", "--seconds", "0.05", "--json"});
   ASSERT_EQ(run.code, 0) << shown(run);
-  EXPECT_EQ(run.err, "");
   Json rows = run.json()["rows"];
   std::size_t expected = 0;
   for (const char* line : {"b1 h2 q65 k65 d32 f32 causal", "b1 h1 q1 k200 d64 bf16"})
@@ -35,6 +34,15 @@ TEST(Time, EveryRowThatFitsIsVerifiedAndTimed) {
     EXPECT_LE(median, samples.back());
   }
   EXPECT_EQ(rows[0]["samples"].size(), rows[1]["samples"].size()) << "interleaved rows have equally many runs";
+}
+
+/// Runs of some milliseconds for more than two seconds: a log hears of it, and a document is all there is elsewhere.
+TEST(Time, ALongStepIsSaidOnStandardError) {
+  const std::string problem = "b1 h4 q700 k700 d64 f32";
+  const Outcome run = fresnel({"time", problem, "--kernel", "cpu.naive", "--seconds", "2.5", "--json"});
+  ASSERT_EQ(run.code, 0) << shown(run);
+  EXPECT_NE(run.err.find("fresnel: timing " + problem + "\n"), std::string::npos) << shown(run);
+  EXPECT_EQ(run.json()["rows"].size(), 1u) << shown(run);
 }
 
 TEST(Time, OnlyTheKernelsAskedFor) {

@@ -4,68 +4,13 @@
 // its own, so that a crash is a fault of one habit and not the end of the test.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdlib>
-#include <limits>
 
 #include "habits/habits.hpp"
-#include "support/sparse.hpp"
+#include "support/spread.hpp"
 
 namespace fresnel::test {
 namespace {
-
-using Strides = std::array<std::int64_t, 4>;
-
-/// Copies the elements of `source` to `region`, the first one at byte `first`, and opens just the pages of its rows.
-template <class AnyView>
-AnyView spread(const SparseRegion& region, const HostTensor& source, const Strides& strides, std::int64_t first) {
-  AnyView view;
-  const View shape = source.view();
-  view.dtype = shape.dtype;
-  view.rank = shape.rank;
-  view.sizes = shape.sizes;
-  view.strides = strides;
-  view.data = region.at(first);
-  const std::int64_t width = size_of(shape.dtype);
-  source.for_each_index([&](const Index& at) {
-    std::int64_t place = 0;
-    for (std::size_t axis = 0; axis < static_cast<std::size_t>(shape.rank); ++axis) place += at[axis] * strides[axis];
-    region.open(first + place * width, static_cast<std::size_t>(width));
-    store_element(region.at(first + place * width), shape.dtype, source.get(at));
-  });
-  return view;
-}
-
-/// Reads spread elements back.
-void gather(const MutableView& view, HostTensor& target) {
-  target.fill([&](const Index& at) {
-    std::int64_t place = 0;
-    for (std::size_t axis = 0; axis < static_cast<std::size_t>(view.rank); ++axis)
-      place += at[axis] * view.strides[axis];
-    HostTensor element(view.dtype, {1});
-    const auto* source = static_cast<const std::byte*>(view.data) + place * size_of(view.dtype);
-    std::copy(source, source + size_of(view.dtype), static_cast<std::byte*>(element.mutable_view().data));
-    return element.get({});
-  });
-}
-
-/// A tensor of the same shape that holds NaN: what an output holds before a run.
-HostTensor unwritten(HostTensor tensor) {
-  tensor.fill([](const Index&) { return std::numeric_limits<double>::quiet_NaN(); });
-  return tensor;
-}
-
-/// Contiguous strides of a shape.
-Strides dense(const HostTensor& tensor) {
-  const View view = tensor.view();
-  Strides strides{};
-  std::int64_t stride = 1;
-  for (int axis = view.rank - 1; axis >= 0; --axis) {
-    strides[static_cast<std::size_t>(axis)] = stride;
-    stride *= view.sizes[static_cast<std::size_t>(axis)];
-  }
-  return strides;
-}
 
 /// Runs on spread views and compares with the answer on ordinary memory.
 void same_bits_on(const Runner& runner, const Scenario& scenario, const Inputs& inputs, const Outputs& outputs,
@@ -77,13 +22,6 @@ void same_bits_on(const Runner& runner, const Scenario& scenario, const Inputs& 
   if (outputs.lse) gather(*outputs.lse, *answer.lse);
   const std::string fault = difference(answer, expected);
   if (!fault.empty()) throw BrokenRun(fault);
-}
-
-/// `axis` gets the huge stride, the others stay as dense as they were.
-Strides stretched(const HostTensor& tensor, std::size_t axis, std::int64_t stride) {
-  Strides strides = dense(tensor);
-  strides[axis] = stride;
-  return strides;
 }
 
 void huge_strides_reach_the_right_rows(const Runner& runner, Faults& faults) {
@@ -114,6 +52,36 @@ void huge_strides_reach_the_right_rows(const Runner& runner, Faults& faults) {
         faults.expect(held, fmt::format("{}: stride {} on axis {}", print(problem), huge, axis));
       }
     }
+  }
+}
+
+/// Strides that 32 bits hold, and 32 bits hold the offset of no tile but the first: what counts rows by tiles
+/// multiplies a tile's first row by its stride.
+void rows_beyond_32_bits_are_reached_by_small_strides(const Runner& runner, Faults& faults) {
+  constexpr std::int64_t rows = 200, stride = (std::int64_t{1} << 31) / 130;
+  for (const Problem& problem : problems_for(runner, {"b1 h1 q200 k200 d8 f32 w70,70", "b1 h2/1 q9 k200 d8 f32"})) {
+    const Scenario scenario(problem, 11);
+    Answer expected = compute(runner, scenario);
+    const bool held = survives([&] {
+      const std::int64_t reach = rows * stride * size_of(problem.dtype);
+      const SparseRegion region(static_cast<std::size_t>(4 * reach + (1 << 20)));
+      // Heads lie close together, rows far apart.
+      const auto apart = [&](const HostTensor& tensor) { return Strides{0, tensor.size(3), stride, 1}; };
+      const Inputs inputs{spread<View>(region, scenario.q, apart(scenario.q), 0),
+                          spread<View>(region, scenario.k, apart(scenario.k), reach),
+                          spread<View>(region, scenario.v, apart(scenario.v), 2 * reach),
+                          {},
+                          {}};
+      Answer answer = expected;
+      const MutableView o = spread<MutableView>(region, unwritten(expected.o), apart(expected.o), 3 * reach);
+      const Outputs outputs{o, answer.lse->mutable_view()};
+      const Plan plan = runner.plan(describe(problem.options, inputs, outputs).value()).value();
+      run_guarded(runner, plan, inputs, outputs, {});
+      gather(o, answer.o);
+      const std::string fault = difference(answer, expected);
+      if (!fault.empty()) throw BrokenRun(fault);
+    });
+    faults.expect(held, fmt::format("{}: rows {} elements apart", print(problem), stride));
   }
 }
 
@@ -148,6 +116,7 @@ void nothing_outside_the_tensors_is_touched(const Runner& runner, Faults& faults
 
 constexpr Habit habits[] = {
     {"huge_strides_reach_the_right_rows", huge_strides_reach_the_right_rows},
+    {"rows_beyond_32_bits_are_reached_by_small_strides", rows_beyond_32_bits_are_reached_by_small_strides},
     {"nothing_outside_the_tensors_is_touched", nothing_outside_the_tensors_is_touched},
 };
 

@@ -13,9 +13,10 @@ namespace {
 
 std::vector<const Habit*> all_habits() {
   std::vector<const Habit*> all;
-  for (const auto habits : {hidden_value_habits(), layout_habits(), address_habits(), company_habits(), thread_habits(),
-                            option_habits(), score_habits(), size_habits(), workspace_habits(), casebook_mask_rows(),
-                            casebook_number_rows(), casebook_shape_rows(), casebook_serving_rows()})
+  for (const auto habits :
+       {hidden_value_habits(), layout_habits(), address_habits(), company_habits(), thread_habits(), option_habits(),
+        score_habits(), size_habits(), workspace_habits(), long_row_habits(), casebook_mask_rows(),
+        casebook_number_rows(), casebook_shape_rows(), casebook_serving_rows()})
     for (const Habit& habit : habits) all.push_back(&habit);
   return all;
 }
@@ -88,6 +89,10 @@ constexpr Catch catches[] = {
     {Mistake::tile_by_lanes, "same_bits_for_any_threads_and_lanes"},
     {Mistake::offsets_in_32_bits, "huge_strides_reach_the_right_rows"},
     {Mistake::offsets_in_32_bits, "Row73_offsets_through_strides"},
+    {Mistake::offsets_in_32_bits, "rows_beyond_32_bits_are_reached_by_small_strides"},
+    {Mistake::half_accumulator, "a_million_equal_scores_give_the_mean"},
+    {Mistake::base_two_lse, "a_million_equal_scores_give_the_mean"},
+    {Mistake::hidden_times_zero, "only_the_last_hundred_of_33000_keys_count"},
     {Mistake::empty_rows_unwritten, "rows_that_see_nothing_are_zero"},
     {Mistake::empty_rows_unwritten, "empty_extents_give_empty_or_zero"},
     {Mistake::empty_rows_unwritten, "Row61_sequences_without_keys"},
@@ -99,6 +104,7 @@ constexpr Catch catches[] = {
     {Mistake::writes_past_the_row, "every_tiny_size_is_right"},
     {Mistake::writes_past_the_slice, "every_tiny_size_is_right"},
     {Mistake::hungry, "workspaces_stay_small"},
+    {Mistake::hungry, "workspaces_grow_with_the_length_of_a_row"},
 };
 
 TEST(HabitsCanFail, AnHonestRowKeepsThemAll) {

@@ -29,6 +29,7 @@ struct Habit {
 [[nodiscard]] std::span<const Habit> score_habits();
 [[nodiscard]] std::span<const Habit> size_habits();
 [[nodiscard]] std::span<const Habit> workspace_habits();
+[[nodiscard]] std::span<const Habit> long_row_habits();
 
 /// Runs one habit on one runner; an exception is a fault. "" when there is none.
 [[nodiscard]] std::string faults_of(const Habit& habit, const Runner& runner);

@@ -9,7 +9,8 @@ namespace {
     register_habits("HiddenValues", hidden_value_habits()) && register_habits("Layouts", layout_habits()) &&
     register_habits("Addresses", address_habits()) && register_habits("Company", company_habits()) &&
     register_habits("Options", option_habits()) && register_habits("Scores", score_habits()) &&
-    register_habits("Sizes", size_habits()) && register_habits("Workspaces", workspace_habits());
+    register_habits("Sizes", size_habits()) && register_habits("Workspaces", workspace_habits()) &&
+    register_habits("LongRows", long_row_habits());
 
 }  // namespace
 }  // namespace fresnel::test

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "habits/habits.hpp"
+#include "planner/selection.hpp"
 
 namespace fresnel::test {
 namespace {
@@ -175,9 +176,9 @@ TEST(Forcing, AnOptionOutranksTheEnvironment) {
   EXPECT_EQ(made->kernel_name(), names[1]);
 }
 
-void expect_refused_with_all_names(const Result<Plan>& made) {
+void expect_refused_with_all_names(const Result<Plan>& made, const std::string& argument) {
   ASSERT_FALSE(made.ok());
-  EXPECT_EQ(made.refusal().argument, "kernel");
+  EXPECT_EQ(made.refusal().argument, argument);
   EXPECT_NE(made.refusal().given.find("cpu.flahs"), std::string::npos) << made.refusal().message();
   for (const std::string& row : kernel_names())
     EXPECT_NE(made.refusal().accepted.find(row), std::string::npos) << made.refusal().message();
@@ -185,9 +186,12 @@ void expect_refused_with_all_names(const Result<Plan>& made) {
 
 TEST(Forcing, AnUnknownNameIsRefusedWithTheKnownOnes) {
   const Problem problem = problem_of("b1 h2 q9 k33 d64 f32");
-  expect_refused_with_all_names(plan(problem, Machine::host(), {.kernel = "cpu.flahs", .lanes = 0}));
+  expect_refused_with_all_names(plan(problem, Machine::host(), {.kernel = "cpu.flahs", .lanes = 0}), "kernel");
   const Environment forced("FRESNEL_KERNEL", "cpu.flahs");
-  expect_refused_with_all_names(plan(problem, Machine::host()));
+  expect_refused_with_all_names(plan(problem, Machine::host()), "FRESNEL_KERNEL");
+  const auto passes = plan_passes(problem, Machine::host(), {}, true);
+  ASSERT_FALSE(passes.ok());
+  EXPECT_EQ(passes.refusal().argument, "FRESNEL_KERNEL");
 }
 
 TEST(Forcing, ARowIsNeverForcedOutOfItsDomain) {

@@ -139,6 +139,22 @@ TEST(CaseFile, ReadsAFullCaseFromMemory) {
   EXPECT_EQ(formed->options.alibi, AlibiForm::distance);
 }
 
+TEST(CaseFile, NotesBesideTheProblemAreKeptByName) {
+  const auto read = parsed({{"problem", "{}"}, {"Tokens", "[]"}, {"format", "pt"}}, full_case());
+  ASSERT_TRUE(read) << read.refusal().message();
+  EXPECT_EQ(read->unread, (std::vector<std::string>{"Tokens", "format"}));
+  EXPECT_TRUE(parsed(full_case())->unread.empty());
+}
+
+/// Read as a note it would be ignored, and the answer be that of another problem.
+TEST(CaseFile, AnOptionBesideTheProblemIsRefused) {
+  for (const char* key : {"causal", "softmax_scale", "alignment", "window_size_left", "softcap", "block_size"}) {
+    const auto beside = parsed({{"problem", "{}"}, {key, "true"}}, full_case());
+    expect_refusal(beside, key, "beside metadata key problem", "inside the JSON of problem");
+    expect_refusal(parsed({{key, "true"}}, full_case()), key, "beside metadata key problem", "inside the JSON");
+  }
+}
+
 TEST(CaseFile, ReadsHalvesAndEmptyAxes) {
   for (const char* dtype : {"F16", "BF16", "F64"}) {
     const auto read = parsed({{"q", dtype, {0, 4, 3, 8}}, {"k", dtype, {0, 2, 0, 8}}, {"v", dtype, {0, 2, 0, 6}}});

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <new>
 
 #include "runtime/half.hpp"
 
 namespace fresnel::test {
 namespace {
+
+constexpr std::align_val_t cache_line{64};
 
 double load(const void* data, DType dtype) {
   std::int32_t integer = 0;
@@ -22,6 +25,23 @@ double load(const void* data, DType dtype) {
 }
 
 }  // namespace
+
+AlignedBytes::AlignedBytes(std::size_t size, std::byte filling)
+    : data_(static_cast<std::byte*>(::operator new(size, cache_line))), size_(size) {
+  std::memset(data_, static_cast<int>(filling), size);
+}
+
+AlignedBytes::AlignedBytes(const AlignedBytes& other)
+    : data_(static_cast<std::byte*>(::operator new(other.size_, cache_line))), size_(other.size_) {
+  if (size_ > 0) std::memcpy(data_, other.data_, size_);
+}
+
+AlignedBytes::~AlignedBytes() { ::operator delete(data_, cache_line); }
+
+bool all_filled(std::span<const std::byte> bytes, std::byte filling) {
+  if (bytes.empty()) return true;
+  return bytes[0] == filling && std::memcmp(bytes.data(), bytes.data() + 1, bytes.size() - 1) == 0;
+}
 
 void store_element(void* data, DType dtype, double value) {
   const auto put = [&](auto element) { std::memcpy(data, &element, sizeof element); };
@@ -69,7 +89,7 @@ HostTensor::HostTensor(DType dtype, const std::vector<std::int64_t>& sizes, cons
   }
   first_ += placement.shift;
   const std::int64_t extent = stride + placement.shift;
-  bytes_.assign(2 * guard_bytes + static_cast<std::size_t>(extent * size_of(dtype)), filling);
+  bytes_ = AlignedBytes(2 * guard_bytes + static_cast<std::size_t>(extent * size_of(dtype)), filling);
 }
 
 std::int64_t HostTensor::offset(const Index& index) const {
@@ -107,15 +127,11 @@ std::uint64_t HostTensor::bits(const Index& index) const {
 
 bool HostTensor::guards_intact() const {
   const auto width = static_cast<std::size_t>(size_of(shape_.dtype));
-  const std::size_t start = guard_bytes;
-  std::vector<bool> owned(bytes_.size(), false);
+  AlignedBytes rest = bytes_;
   for_each_index([&](const Index& index) {
-    const std::size_t place = start + static_cast<std::size_t>(offset(index));
-    for (std::size_t byte = 0; byte < width; ++byte) owned[place + byte] = true;
+    std::memset(rest.data() + guard_bytes + offset(index), static_cast<int>(filling), width);
   });
-  for (std::size_t place = 0; place < bytes_.size(); ++place)
-    if (!owned[place] && bytes_[place] != filling) return false;
-  return true;
+  return all_filled(rest, filling);
 }
 
 std::string print(const Index& index) {

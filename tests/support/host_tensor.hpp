@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <new>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,22 +18,37 @@ namespace fresnel::test {
 
 using Index = std::array<std::int64_t, 4>;
 
-/// Memory that starts on a cache line, so that a copy of a tensor has the alignment of the original.
-template <class Element>
-struct CacheLineAllocator {
-  using value_type = Element;
-  static constexpr std::align_val_t alignment{64};
-
-  CacheLineAllocator() = default;
-  template <class Other>
-  CacheLineAllocator(const CacheLineAllocator<Other>&) {}
-  [[nodiscard]] Element* allocate(std::size_t count) {
-    return static_cast<Element*>(::operator new(count * sizeof(Element), alignment));
+/// Memory that starts on a cache line, so that a copy of a tensor has the alignment of the original. Not a vector:
+/// filled and compared in one piece, where a loop over bytes would be most of a test's time under a sanitizer.
+class AlignedBytes {
+ public:
+  AlignedBytes() = default;
+  explicit AlignedBytes(std::size_t size, std::byte filling = {});
+  AlignedBytes(const AlignedBytes& other);
+  AlignedBytes(AlignedBytes&& other) noexcept { swap(other); }
+  AlignedBytes& operator=(AlignedBytes other) noexcept {
+    swap(other);
+    return *this;
   }
-  void deallocate(Element* memory, std::size_t) { ::operator delete(memory, alignment); }
-  bool operator==(const CacheLineAllocator&) const = default;
+  ~AlignedBytes();
+
+  [[nodiscard]] std::byte* data() { return data_; }
+  [[nodiscard]] const std::byte* data() const { return data_; }
+  [[nodiscard]] std::size_t size() const { return size_; }
+  [[nodiscard]] std::byte* begin() { return data_; }
+  [[nodiscard]] std::byte* end() { return data_ + size_; }
+
+ private:
+  void swap(AlignedBytes& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
 };
-using AlignedBytes = std::vector<std::byte, CacheLineAllocator<std::byte>>;
+
+/// Does every one of these bytes hold `filling`?
+[[nodiscard]] bool all_filled(std::span<const std::byte> bytes, std::byte filling);
 
 /// How a [B, H, S, D] tensor (or one of lower rank) lies in memory.
 struct Placement {

@@ -18,16 +18,19 @@ class Faults {
  public:
   void add(const std::string& text) {
     ++count_;
-    if (texts_.size() < 4) texts_.push_back(text);
+    if (texts_.size() < most_texts) texts_.push_back(text);
   }
   void expect(bool right, const std::string& text) {
     if (!right) add(text);
   }
   [[nodiscard]] bool none() const { return count_ == 0; }
+  /// No more will be kept: what takes long to look for another may stop.
+  [[nodiscard]] bool enough() const { return texts_.size() == most_texts; }
   /// "" or the count and the first faults, one a line.
   [[nodiscard]] std::string message() const;
 
  private:
+  static constexpr std::size_t most_texts = 4;
   std::size_t count_ = 0;
   std::vector<std::string> texts_;
 };

@@ -18,12 +18,6 @@ HostTensor input(const Problem& problem, const LayoutClass& layout, std::int64_t
   return {problem.dtype, {problem.batch, heads, rows, width}, placement_of(layout, problem.dtype, width)};
 }
 
-bool all_filled(const AlignedBytes& bytes, std::size_t first, std::size_t last) {
-  for (std::size_t place = first; place < last; ++place)
-    if (bytes[place] != std::byte{0xff}) return false;
-  return true;
-}
-
 }  // namespace
 
 std::uint64_t Random::next() {
@@ -108,11 +102,13 @@ void run_guarded(const Runner& runner, const Plan& plan, const Inputs& inputs, c
   SerialExecutor inline_executor;
   Executor& executor = how.executor != nullptr ? *how.executor : inline_executor;
   const std::size_t wanted = plan.workspace_bytes();
-  AlignedBytes workspace(wanted + 2 * workspace_guard, std::byte{0xff});
+  constexpr std::byte filling{0xff};
+  AlignedBytes workspace(wanted + 2 * workspace_guard, filling);
   const std::span<std::byte> usable(workspace.data() + workspace_guard, wanted);
   if (Status status = run(plan, inputs, outputs, usable, executor); !status)
     throw BrokenRun(fmt::format("{}: {}: {}", runner.name(), print(plan.problem), status.refusal().message()));
-  if (!all_filled(workspace, 0, workspace_guard) || !all_filled(workspace, workspace_guard + wanted, workspace.size()))
+  const std::span<const std::byte> all(workspace);
+  if (!all_filled(all.first(workspace_guard), filling) || !all_filled(all.last(workspace_guard), filling))
     throw BrokenRun(fmt::format("{}: {}: wrote outside the workspace", runner.name(), print(plan.problem)));
 }
 

@@ -14,12 +14,15 @@ namespace fresnel::cpu {
 
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
-/// Blocks of 64 keys: what a step touches at D 64 is 24 KB and the block. Up to eight groups of 32 queries share each
-/// block, so that it comes from the second-level cache once for 256 queries; short sequences keep at least eight items.
+/// Blocks of 64 keys in f16 and up to D 64 in bf16, so that what a step touches stays near the first-level cache; else
+/// of 128 keys, so that O is loaded and stored half as often. Up to eight groups of 32 queries (and 192 KB of them)
+/// share K and V in the second-level cache; short sequences keep at least eight items.
 Tile amx_tile(const Problem& problem, const Machine&) {
-  const std::int64_t groups =
-      std::clamp<std::int64_t>(problem.queries / (8 * tile_queries), 1, TileScratch::most_groups);
-  return {groups * tile_queries, tile_keys};
+  const bool narrow = problem.dtype == DType::f16 || std::max(problem.head_dim, problem.value_dim) <= 64;
+  const TileShape shape(problem, narrow ? 64 : 128);
+  const std::int64_t fit = (192 << 10) / (shape.q_bytes() + shape.o_floats() * 4);
+  const std::int64_t most = std::clamp<std::int64_t>(fit, 1, TileScratch::most_groups);
+  return {std::clamp<std::int64_t>(problem.queries / (8 * tile_queries), 1, most) * tile_queries, shape.block};
 }
 
 std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile) {
@@ -40,8 +43,9 @@ std::size_t amx_shared_bytes(const Problem& problem, const Tile& tile) {
 
 /// Scores in log2 units, a short exponential, P rounded to bf16 and summed as rounded, tiles that flush subnormal
 /// numbers. Weights are kept up to 2^9 below their usual size (base_margin and the rounding up of a base), so what
-/// underflows is as much larger; a rescale is a power of two and exact.
-Roundings amx_roundings(const Problem&, const Tile& tile) {
+/// underflows is as much larger; a rescale is a power of two and exact. f16 has its weights in two parts of 8 bits,
+/// both summed; left out, of scores and of values, is the product of the low parts, each at most 2^-8 of its number.
+Roundings amx_roundings(const Problem& problem, const Tile& tile) {
   constexpr double lost = 0x1p-126 * 0x1p9;
   Roundings roundings;
   roundings.name = "cpu.amx";
@@ -55,6 +59,12 @@ Roundings amx_roundings(const Problem&, const Tile& tile) {
   roundings.log = 0x1p-50;  // taken in double
   roundings.log2_scores = true;
   roundings.tile_keys = tile.keys;
+  if (problem.dtype == DType::f16) {
+    roundings.split = 0x1p-16 + 8 * roundings.unit;  // and sums of three products are a few additions deeper
+    roundings.unit_p = 0x1p-16;
+    roundings.sums_rounded_p = false;
+    roundings.exp_constant = 1.6e-7 + 0x1p-16;  // the weights' second part is rounded
+  }
   return roundings;
 }
 

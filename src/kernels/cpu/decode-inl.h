@@ -47,13 +47,20 @@ HWY_INLINE void fetch_row(const In* row, std::int64_t width) {
   for (std::int64_t at = 0; at < width; at += line) hwy::Prefetch(row + at);
 }
 
-/// What the scores of a block ask memory for beside their own keys: later keys, up to `last`, and the values of theirs.
-/// Without it the processor's own prefetchers, which stop at pages, see four short streams and half of every row of V.
+/// What a pass over a block asks memory for beside its own rows, so that memory is never idle: rows of `other` `away`
+/// from its own, up to `last`. Scores ask for the values of the same keys, values for the keys of the chunk that comes
+/// next. Without it the processor's own prefetchers, which stop at pages, see four short streams and half of every row
+/// of V.
 template <class In>
 struct Ahead {
-  Rows<const In> v;
-  std::int64_t value_width;  ///< 0: another row has asked already
+  Rows<const In> other;
+  std::int64_t width;  ///< 0: another row has asked already, or there is nothing to ask for
+  std::int64_t away;
   std::int64_t last;
+
+  HWY_INLINE void fetch(std::int64_t row) const {
+    if (row + away < last) fetch_row(other.row(row + away), width);
+  }
 };
 
 /// Scores of `rows` queries against `keys` keys from `first`.
@@ -93,10 +100,9 @@ void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange rang
   constexpr int step = step_of<rows>;
   std::int64_t key = range.first;
   for (; key + step <= range.last; key += step) {
-    if (ahead.value_width > 0) {
-      for (int one = 0; one < step; ++one) fetch_row(ahead.v.row(key + one), ahead.value_width);
-      for (int one = 0; one < step && key + keys_ahead + one < ahead.last; ++one)
-        fetch_row(k.row(key + keys_ahead + one), width);
+    for (int one = 0; one < step && ahead.width > 0; ++one) {
+      ahead.fetch(key + one);
+      if (key + keys_ahead + one < ahead.last) fetch_row(k.row(key + keys_ahead + one), width);
     }
     score_step<In, rows, step>(row, k, key, width);
   }
@@ -107,7 +113,7 @@ void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange rang
 /// many columns.
 template <class In, int rows, int columns>
 HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t at,
-                           std::int64_t rest) {
+                           std::int64_t rest, const Ahead<In>& ahead) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
@@ -118,6 +124,7 @@ HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, Key
     for (int column = 0; column < columns; ++column) sums[query][column] = hn::Zero(d);
   }
   for (std::int64_t key = 0; key < range.size(); ++key) {
+    if (at == 0 && ahead.width > 0) ahead.fetch(range.first + key);
     const In* const from = v.row(range.first + key) + at;
     Vector<T> values[columns];
     for (int column = 0; column < columns; ++column)
@@ -138,13 +145,14 @@ HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, Key
 }
 
 template <class In, int rows>
-void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t width) {
+void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t width,
+                 const Ahead<In>& ahead) {
   constexpr std::int64_t lanes = lanes_of<Real<In>>;
   constexpr int step = step_of<rows>;
   std::int64_t at = 0;
-  for (; at + step * lanes <= width; at += step * lanes) value_step<In, rows, step>(row, v, range, at, 0);
-  for (; at + lanes <= width; at += lanes) value_step<In, rows, 1>(row, v, range, at, 0);
-  if (at < width) value_step<In, rows, 1>(row, v, range, at, width - at);
+  for (; at + step * lanes <= width; at += step * lanes) value_step<In, rows, step>(row, v, range, at, 0, ahead);
+  for (; at + lanes <= width; at += lanes) value_step<In, rows, 1>(row, v, range, at, 0, ahead);
+  if (at < width) value_step<In, rows, 1>(row, v, range, at, width - at, ahead);
 }
 
 /// Calls step(integral_constant rows, first row, keys) for what `count` rows see of `block`: neighbours that see the
@@ -175,20 +183,21 @@ void score_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const I
       case 3: score_block<In, 3>(from, k, keys, width, ahead); break;
       default: score_block<In, 4>(from, k, keys, width, ahead);
     }
-    ahead.value_width = 0;
+    ahead.width = 0;
   });
 }
 
 template <class In>
 void value_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const In> v, const KeyRange& block,
-                std::int64_t width) {
+                std::int64_t width, Ahead<In> ahead) {
   for_rows_together(row, count, block, [&](std::int64_t rows, const DecodeRow<Real<In>>* from, const KeyRange& keys) {
     switch (rows) {
-      case 1: return value_block<In, 1>(from, v, keys, width);
-      case 2: return value_block<In, 2>(from, v, keys, width);
-      case 3: return value_block<In, 3>(from, v, keys, width);
-      default: return value_block<In, 4>(from, v, keys, width);
+      case 1: value_block<In, 1>(from, v, keys, width, ahead); break;
+      case 2: value_block<In, 2>(from, v, keys, width, ahead); break;
+      case 3: value_block<In, 3>(from, v, keys, width, ahead); break;
+      default: value_block<In, 4>(from, v, keys, width, ahead);
     }
+    ahead.width = 0;
   });
 }
 

@@ -26,18 +26,23 @@ HWY_BEFORE_NAMESPACE();
 namespace fresnel::cpu {
 namespace HWY_NAMESPACE {
 
-/// One chunk of one kv head for some of the rows that read it.
+/// Some chunks of one kv head for some of the rows that read it.
 struct DecodeItem {
   std::int64_t batch, kv_head;
-  std::int64_t chunk;
+  std::int64_t chunk, end;    ///< chunks [chunk, end)
   std::int64_t first, count;  ///< rows of the kv head: heads of a group within a query, queries in order
 };
 
 [[nodiscard]] inline DecodeItem decode_item(const Problem& problem, const Tile& tile, std::int64_t item) {
   const std::int64_t rows = problem.group() * problem.queries;
   const std::int64_t slabs = tiles_of(rows, tile.queries), chunks = decode_chunks(problem, tile);
-  const std::int64_t first = item % slabs * tile.queries, head = item / slabs / chunks;
-  return {head / problem.heads_kv, head % problem.heads_kv, item / slabs % chunks, first,
+  const std::int64_t run = decode_run(problem, tile), runs = tiles_of(chunks, run);
+  const std::int64_t first = item % slabs * tile.queries, head = item / slabs / runs, chunk = item / slabs % runs * run;
+  return {head / problem.heads_kv,
+          head % problem.heads_kv,
+          chunk,
+          std::min(chunk + run, chunks),
+          first,
           std::min(tile.queries, rows - first)};
 }
 
@@ -138,14 +143,16 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memor
     const std::int64_t start = chunk.first + (any.first - chunk.first) / decode_block * decode_block;
     for (std::int64_t key = start; key < any.last; key += decode_block)
       score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim,
-                     {v, problem.value_dim, any.last});
+                     {v, problem.value_dim, 0, any.last});
     for (std::int64_t index = 0; index < item.count; ++index) {
       if (rows[index].seen.empty()) continue;
       const auto rule = score_rule<T>(problem, launch.inputs, item.batch, head_of(index));
       weigh_chunk(rule, mask.position(query_of(index)), rows[index], partial_of(index));
     }
+    const bool goes_on = item.chunk + 1 < item.end;
     for (std::int64_t key = start; key < any.last; key += decode_block)
-      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim);
+      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim,
+                     {k, goes_on ? problem.head_dim : 0, tile.keys, std::min(chunk.last + tile.keys, all.last)});
   }
   if (chunks > 1) return;
   for (std::int64_t index = 0; index < item.count; ++index)
@@ -176,8 +183,9 @@ void decode(const Launch& launch) {
   std::byte* const lanes = launch.workspace.data() + plan.shared_bytes;
   parallel_for(launch.executor, plan.lanes, decode_items(problem, plan.tile),
                [&](int lane, std::int64_t item) HWY_ATTR {
-                 decode_chunk<In>(launch, decode_item(problem, plan.tile, item),
-                                  lanes + static_cast<std::size_t>(lane) * plan.lane_bytes);
+                 std::byte* const memory = lanes + static_cast<std::size_t>(lane) * plan.lane_bytes;
+                 for (DecodeItem some = decode_item(problem, plan.tile, item); some.chunk < some.end; ++some.chunk)
+                   decode_chunk<In>(launch, some, memory);
                });
   if (chunks == 1) return;
   parallel_for(launch.executor, plan.lanes, problem.batch * problem.heads_q * problem.queries,
@@ -210,13 +218,21 @@ std::int64_t decode_chunks(const Problem& problem, const Tile& tile) {
   return std::max<std::int64_t>(tiles_of(problem.keys, tile.keys), 1);
 }
 
+// Enough items for 64 cores, but no more: within an item, the values of one chunk ask for the keys of the next.
+std::int64_t decode_run(const Problem& problem, const Tile& tile) {
+  const std::int64_t heads = std::max<std::int64_t>(problem.batch * problem.heads_kv, 1);
+  const std::int64_t chunks = decode_chunks(problem, tile);
+  return std::clamp<std::int64_t>(chunks / std::max<std::int64_t>(256 / heads, 1), 1, 16);
+}
+
 // Never zero keys' worth: rows without keys are written by the items of one chunk.
 std::int64_t decode_items(const Problem& problem, const Tile& tile) {
   if (problem.heads_kv == 0) return 0;
   const std::int64_t slabs = tiles_of(problem.group() * problem.queries, tile.queries);
-  const std::int64_t once = problem.batch * problem.heads_kv * slabs, chunks = decode_chunks(problem, tile);
+  const std::int64_t once = problem.batch * problem.heads_kv * slabs;
+  const std::int64_t runs = tiles_of(decode_chunks(problem, tile), decode_run(problem, tile));
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  return once > most / chunks ? most : once * chunks;
+  return once > most / runs ? most : once * runs;
 }
 
 std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile) {

@@ -2,9 +2,12 @@
 // Operands of the tile unit: K as it lies but cut into tiles, V and Q transposed in pairs of numbers. K and V are
 // packed once per kv head and read by all of its queries; rows and columns that the problem does not have are zeros.
 //
-//     K block   [key tile][step of D]          16 keys x 32 numbers      A of S^T = K Q^T
-//     V block   [tile of Dv][step of keys]     16 columns x 32 keys      A of O^T = V^T P^T
-//     Q tile    [D / 2][32 queries]            pairs of numbers          B of S^T
+//     K block   [key tile][step of D][part]        16 keys x 32 numbers      A of S^T = K Q^T
+//     V block   [tile of Dv][step of keys][part]   16 columns x 32 keys      A of O^T = V^T P^T
+//     Q tile    [part][D / 2][32 queries]          pairs of numbers          B of S^T
+//
+// The unit has no f16, but a number of 11 bits is the sum of two of 8: x = high + low, exactly. Weights are split, too,
+// in 16 bits. Of the four products of parts that of the two low ones is left out, 2^-16 of the whole.
 //
 // 512-bit vectors, written for processors that have a tile unit; needs AVX-512 F, BW, DQ and VL.
 #pragma once
@@ -19,33 +22,50 @@
 #include "kernels/cpu/element.hpp"
 #include "kernels/cpu/tiles.hpp"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 
-inline constexpr std::int64_t tile_queries = 32;   ///< queries of a score block: two tiles of 16 lanes
+inline constexpr std::int64_t tile_queries = 32;  ///< queries of a score block: two tiles of 16 lanes
+inline constexpr std::uint32_t all_lanes = 0xffffffff;
 inline constexpr std::int64_t product_depth = 32;  ///< numbers of a product's sum
-
-/// Keys of a block: two products deep, so that P of 32 queries is four tiles.
-inline constexpr std::int64_t tile_keys = 64;
 
 /// How a problem is cut into tiles.
 struct TileShape {
   std::int64_t block;        ///< keys of a block
   std::int64_t d_steps;      ///< products along D
   std::int64_t value_pairs;  ///< pairs of tiles along Dv
+  std::int64_t parts;        ///< of a number: f16 is split in two
 
-  TileShape(const Problem& problem, std::int64_t keys)
+  constexpr TileShape(DType dtype, std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim)
       : block(keys),
-        d_steps((problem.head_dim + product_depth - 1) / product_depth),
-        value_pairs((problem.value_dim + product_depth - 1) / product_depth) {}
-  [[nodiscard]] std::int64_t key_tiles() const { return block / tile_lines; }
-  [[nodiscard]] std::int64_t key_steps() const { return block / product_depth; }
-  [[nodiscard]] std::int64_t value_tiles() const { return 2 * value_pairs; }
-  [[nodiscard]] std::int64_t k_bytes() const { return key_tiles() * d_steps * tile_bytes; }
-  [[nodiscard]] std::int64_t v_bytes() const { return value_tiles() * key_steps() * tile_bytes; }
-  [[nodiscard]] std::int64_t q_bytes() const { return d_steps * product_depth / 2 * tile_queries * 4; }
-  [[nodiscard]] std::int64_t o_floats() const { return value_tiles() * tile_lines * tile_queries; }
+        d_steps((head_dim + product_depth - 1) / product_depth),
+        value_pairs((value_dim + product_depth - 1) / product_depth),
+        parts(dtype == DType::f16 ? 2 : 1) {}
+  TileShape(const Problem& problem, std::int64_t keys)
+      : TileShape(problem.dtype, keys, problem.head_dim, problem.value_dim) {}
+  [[nodiscard]] constexpr bool is(const TileShape& other) const {
+    return block == other.block && d_steps == other.d_steps && value_pairs == other.value_pairs && parts == other.parts;
+  }
+  [[nodiscard]] constexpr std::int64_t key_tiles() const { return block / tile_lines; }
+  [[nodiscard]] constexpr std::int64_t key_steps() const { return block / product_depth; }
+  [[nodiscard]] constexpr std::int64_t value_tiles() const { return 2 * value_pairs; }
+  [[nodiscard]] constexpr std::int64_t k_bytes() const { return key_tiles() * d_steps * parts * tile_bytes; }
+  [[nodiscard]] constexpr std::int64_t v_bytes() const { return value_tiles() * key_steps() * parts * tile_bytes; }
+  /// Blocks that one group of queries meets before the next group does: half a megabyte of K and V, which the
+  /// second-level cache keeps for the groups to come while what a group changes stays in the first level.
+  [[nodiscard]] constexpr std::int64_t stretch() const {
+    return std::max<std::int64_t>((std::int64_t{512} << 10) / (k_bytes() + v_bytes()), 1);
+  }
+  /// Pairs of numbers in one part of Q and of P.
+  [[nodiscard]] constexpr std::int64_t q_part() const { return d_steps * product_depth / 2 * tile_queries; }
+  [[nodiscard]] constexpr std::int64_t p_part() const { return block / 2 * tile_queries; }
+  [[nodiscard]] constexpr std::int64_t q_bytes() const { return parts * q_part() * 4; }
+  [[nodiscard]] constexpr std::int64_t o_floats() const { return value_tiles() * tile_lines * tile_queries; }
 };
+
+/// Shapes whose steps the compiler sees as constants: D and Dv 33 to 64, and 97 to 128.
+inline constexpr TileShape wide_shape(DType::bf16, 64, 64, 64), deep_shape(DType::bf16, 128, 128, 128);
+inline constexpr TileShape split_shape(DType::f16, 64, 64, 64), deep_split_shape(DType::f16, 64, 128, 128);
 
 /// Columns and rows of a 16 x 16 block of 32-bit numbers change places.
 HWY_INLINE void transpose_block(__m512i (&r)[16]) {
@@ -73,70 +93,18 @@ HWY_INLINE void transpose_block(__m512i (&r)[16]) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-/// The bf16 numbers [at, at + 32) of a row that has `width`; zeros beyond.
-HWY_INLINE __m512i load_numbers(const BFloat16* row, std::int64_t at, std::int64_t width) {
+/// 32 numbers as the unit takes them.
+struct Parts {
+  __m512i high, low;
+};
+
+/// The numbers [at, at + 32) of a row that has `width`; zeros beyond.
+HWY_INLINE __m512i load_numbers(const void* row, std::int64_t at, std::int64_t width) {
+  const auto* const numbers = static_cast<const std::uint16_t*>(row);
+  if (at + 32 <= width) return _mm512_loadu_si512(numbers + at);
   const std::int64_t there = std::clamp<std::int64_t>(width - at, 0, 32);
   const auto mask = static_cast<__mmask32>((std::uint64_t{1} << there) - 1);
-  return _mm512_maskz_loadu_epi16(mask, row + at);
-}
-
-/// Keys [first, first + live) of a block; the rest of it is zeros.
-inline void pack_keys(const TileShape& shape, Rows<const BFloat16> k, std::int64_t first, std::int64_t live,
-                      std::int64_t head_dim, std::byte* to) {
-  for (std::int64_t key = 0; key < shape.block; ++key) {
-    std::byte* const line = to + key / tile_lines * shape.d_steps * tile_bytes + key % tile_lines * tile_width;
-    for (std::int64_t step = 0; step < shape.d_steps; ++step) {
-      const __m512i numbers =
-          key < live ? load_numbers(k.row(first + key), step * product_depth, head_dim) : _mm512_setzero_si512();
-      _mm512_store_si512(line + step * tile_bytes, numbers);
-    }
-  }
-}
-
-/// The same for V, transposed. Returns whether every number is finite.
-inline bool pack_values(const TileShape& shape, Rows<const BFloat16> v, std::int64_t first, std::int64_t live,
-                        std::int64_t value_dim, std::byte* to) {
-  const __m512i exponent = _mm512_set1_epi16(0x7f80);
-  bool finite = true;
-  for (std::int64_t pair = 0; pair < shape.value_pairs; ++pair) {
-    for (std::int64_t step = 0; step < shape.key_steps(); ++step) {
-      __m512i low[16], high[16];  // pairs of keys; columns 0-3, 8-11, .. and columns 4-7, 12-15, ..
-      for (int i = 0; i < 16; ++i) {
-        const std::int64_t key = step * product_depth + 2 * i;
-        __m512i even = _mm512_setzero_si512(), odd = even;
-        if (key < live) even = load_numbers(v.row(first + key), pair * product_depth, value_dim);
-        if (key + 1 < live) odd = load_numbers(v.row(first + key + 1), pair * product_depth, value_dim);
-        for (const __m512i numbers : {even, odd})
-          finite = finite && _mm512_cmpeq_epi16_mask(_mm512_and_si512(numbers, exponent), exponent) == 0;
-        low[i] = _mm512_unpacklo_epi16(even, odd);
-        high[i] = _mm512_unpackhi_epi16(even, odd);
-      }
-      transpose_block(low);
-      transpose_block(high);
-      for (int i = 0; i < 16; ++i) {
-        const std::int64_t tile = (2 * pair + i / 8) * shape.key_steps() + step;  // columns 0-15, then 16-31
-        std::byte* const line = to + tile * tile_bytes + (i / 4 % 2 * 8 + i % 4) * tile_width;
-        _mm512_store_si512(line, low[i]);
-        _mm512_store_si512(line + 4 * tile_width, high[i]);
-      }
-    }
-  }
-  return finite;
-}
-
-/// Queries [first, first + count) as pairs of numbers in lanes; lanes without a query repeat the last one.
-inline void pack_queries(const TileShape& shape, Rows<const BFloat16> q, std::int64_t first, std::int64_t count,
-                         std::int64_t head_dim, std::uint32_t* to) {
-  for (std::int64_t step = 0; step < shape.d_steps; ++step) {
-    for (int half = 0; half < 2; ++half) {
-      __m512i rows[16];
-      for (int i = 0; i < 16; ++i)
-        rows[i] = load_numbers(q.row(first + std::min<std::int64_t>(half * 16 + i, count - 1)), step * product_depth,
-                               head_dim);
-      transpose_block(rows);
-      for (int i = 0; i < 16; ++i) _mm512_store_si512(to + (step * 16 + i) * tile_queries + half * 16, rows[i]);
-    }
-  }
+  return _mm512_maskz_loadu_epi16(mask, numbers + at);
 }
 
 /// Rounds to bf16, to nearest even; a NaN stays one.
@@ -149,9 +117,129 @@ HWY_INLINE __m256i to_bf16(__m512 value) {
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
 }
 
+/// The high part of 16 numbers and, exactly, what remains; nothing remains of a number that is not finite.
+HWY_INLINE __m256i split_half(__m256i halves, __m256i& low) {
+  const __m512 value = _mm512_cvtph_ps(halves);
+  const __m256i high = to_bf16(value);
+  const __m512 rest = _mm512_sub_ps(value, _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 16)));
+  low = _mm256_maskz_mov_epi16(_mm512_cmp_ps_mask(rest, rest, _CMP_ORD_Q), to_bf16(rest));
+  return high;
+}
+
+HWY_INLINE Parts parts_of(const BFloat16* row, std::int64_t at, std::int64_t width) {
+  return {load_numbers(row, at, width), _mm512_setzero_si512()};
+}
+HWY_INLINE Parts parts_of(const Float16* row, std::int64_t at, std::int64_t width) {
+  const __m512i numbers = load_numbers(row, at, width);
+  __m256i low[2], high[2];
+  high[0] = split_half(_mm512_castsi512_si256(numbers), low[0]);
+  high[1] = split_half(_mm512_extracti64x4_epi64(numbers, 1), low[1]);
+  return {_mm512_inserti64x4(_mm512_castsi256_si512(high[0]), high[1], 1),
+          _mm512_inserti64x4(_mm512_castsi256_si512(low[0]), low[1], 1)};
+}
+
+template <class Element>
+inline constexpr int parts_in = std::is_same_v<Element, Float16> ? 2 : 1;
+
+/// Keys [first, first + live) of a block; the rest of it is zeros.
+template <class Element>
+void pack_keys(const TileShape& shape, Rows<const Element> k, std::int64_t first, std::int64_t live,
+               std::int64_t head_dim, std::byte* to) {
+  constexpr std::int64_t parts = parts_in<Element>;
+  for (std::int64_t key = 0; key < shape.block; ++key) {
+    const std::int64_t tile = key / tile_lines * shape.d_steps * parts;
+    std::byte* const line = to + tile * tile_bytes + key % tile_lines * tile_width;
+    for (std::int64_t step = 0; step < shape.d_steps; ++step) {
+      const Parts numbers = key < live ? parts_of(k.row(first + key), step * product_depth, head_dim) : Parts{};
+      _mm512_store_si512(line + step * parts * tile_bytes, numbers.high);
+      if constexpr (parts == 2) _mm512_store_si512(line + (step * parts + 1) * tile_bytes, numbers.low);
+    }
+  }
+}
+
+/// Two rows of numbers, paired and transposed 32 times: a square of V.
+struct ValueSquare {
+  __m512i low[16], high[16];  ///< pairs of keys; columns 0-3, 8-11, .. and columns 4-7, 12-15, ..
+  HWY_INLINE void take(int pair, __m512i even, __m512i odd) {
+    low[pair] = _mm512_unpacklo_epi16(even, odd);
+    high[pair] = _mm512_unpackhi_epi16(even, odd);
+  }
+  /// Columns 0 to 15 go to one tile, 16 to 31 to the next one of the same step.
+  HWY_INLINE void store(std::byte* to, std::int64_t next_tile) {
+    transpose_block(low);
+    transpose_block(high);
+    for (int i = 0; i < 16; ++i) {
+      std::byte* const line = to + i / 8 * next_tile + (i / 4 % 2 * 8 + i % 4) * tile_width;
+      _mm512_store_si512(line, low[i]);
+      _mm512_store_si512(line + 4 * tile_width, high[i]);
+    }
+  }
+};
+
+/// The same for V, transposed. Returns whether every number is finite.
+template <class Element>
+bool pack_values(const TileShape& shape, Rows<const Element> v, std::int64_t first, std::int64_t live,
+                 std::int64_t value_dim, std::byte* to) {
+  const __m512i exponent = _mm512_set1_epi16(0x7f80);
+  constexpr std::int64_t parts = parts_in<Element>;
+  const std::int64_t next_tile = shape.key_steps() * parts * tile_bytes;
+  __mmask32 not_finite = 0;
+  for (std::int64_t pair = 0; pair < shape.value_pairs; ++pair) {
+    for (std::int64_t step = 0; step < shape.key_steps(); ++step) {
+      ValueSquare square, remainders;
+      for (int i = 0; i < 16; ++i) {
+        const std::int64_t key = step * product_depth + 2 * i;
+        Parts even{}, odd{};
+        if (key < live) even = parts_of(v.row(first + key), pair * product_depth, value_dim);
+        if (key + 1 < live) odd = parts_of(v.row(first + key + 1), pair * product_depth, value_dim);
+        for (const __m512i numbers : {even.high, odd.high})
+          not_finite |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(numbers, exponent), exponent);
+        square.take(i, even.high, odd.high);
+        if constexpr (parts == 2) remainders.take(i, even.low, odd.low);
+      }
+      std::byte* const at = to + (2 * pair * shape.key_steps() + step) * parts * tile_bytes;
+      square.store(at, next_tile);
+      if constexpr (parts == 2) remainders.store(at + tile_bytes, next_tile);
+    }
+  }
+  return not_finite == 0;
+}
+
+/// Queries [first, first + count) as pairs of numbers in lanes; lanes without a query repeat the last one.
+template <class Element>
+void pack_queries(const TileShape& shape, Rows<const Element> q, std::int64_t first, std::int64_t count,
+                  std::int64_t head_dim, std::uint32_t* to) {
+  const auto store = [&](__m512i(&rows)[16], std::uint32_t* at) {
+    transpose_block(rows);
+    for (int i = 0; i < 16; ++i) _mm512_store_si512(at + i * tile_queries, rows[i]);
+  };
+  for (std::int64_t step = 0; step < shape.d_steps; ++step) {
+    for (int half = 0; half < 2; ++half) {
+      __m512i high[16], low[16];
+      for (int i = 0; i < 16; ++i) {
+        const std::int64_t query = first + std::min<std::int64_t>(half * 16 + i, count - 1);
+        const Parts numbers = parts_of(q.row(query), step * product_depth, head_dim);
+        high[i] = numbers.high;
+        low[i] = numbers.low;
+      }
+      std::uint32_t* const at = to + step * 16 * tile_queries + half * 16;
+      store(high, at);
+      if constexpr (parts_in<Element> == 2) store(low, at + shape.q_part());
+    }
+  }
+}
+
+HWY_INLINE void store_row(BFloat16* to, __mmask16 mask, __m512 row) {
+  _mm256_mask_storeu_epi16(to, mask, to_bf16(row));
+}
+HWY_INLINE void store_row(Float16* to, __mmask16 mask, __m512 row) {
+  _mm256_mask_storeu_epi16(to, mask, _mm512_cvtps_ph(row, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
 /// O^T, each lane times its factor, as rows of the output: queries [first, first + count).
-inline void store_queries(const float* o, const float* factor, Rows<BFloat16> out, std::int64_t first,
-                          std::int64_t count, std::int64_t value_dim) {
+template <class Element>
+void store_queries(const float* o, const float* factor, Rows<Element> out, std::int64_t first, std::int64_t count,
+                   std::int64_t value_dim) {
   for (std::int64_t column = 0; column < value_dim; column += 16) {
     const auto mask = static_cast<__mmask16>((1u << std::min<std::int64_t>(value_dim - column, 16)) - 1);
     for (int half = 0; half < 2 && half * 16 < count; ++half) {
@@ -163,7 +251,7 @@ inline void store_queries(const float* o, const float* factor, Rows<BFloat16> ou
       }
       transpose_block(rows);
       for (int i = 0; i < 16 && half * 16 + i < count; ++i)
-        _mm256_mask_storeu_epi16(out.row(first + half * 16 + i) + column, mask, to_bf16(_mm512_castsi512_ps(rows[i])));
+        store_row(out.row(first + half * 16 + i) + column, mask, _mm512_castsi512_ps(rows[i]));
     }
   }
 }

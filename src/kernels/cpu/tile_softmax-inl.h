@@ -4,10 +4,9 @@
 //
 // There is no pass for the maximum. A lane keeps a base, a whole number of at least 8 above the largest score (in log2
 // units) of the block that set it, and weighs 2^(s - base). While the weights of a block sum to at most 1, none exceeds
-// 1 and the base stands. Else, and for a lane's first visible keys, the block is weighed again with a base of its own
-// maximum: that is when O and l are rescaled, by a power of two, exactly. What a lane does depends on its scores alone.
-// Sources: the lazy rescale is that of FlashAttention-4; vreduceps and vscalefps take apart 2^x as in the Intel
-// optimisation manual.
+// 1 and the base stands. Else the block is weighed again with a base of its own maximum: that is when O and l are
+// rescaled, by a power of two, exactly. What a lane does depends on its scores alone. Sources: the lazy rescale is that
+// of FlashAttention-4; vreduceps and vscalefps take apart 2^x as in the Intel optimisation manual.
 #pragma once
 
 #include <cmath>
@@ -16,7 +15,7 @@
 
 #include "kernels/cpu/tile_pack-inl.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 
 /// Log2 units between a block's maximum and the base it sets: room to grow before the next rescale. Weights lose as
@@ -45,12 +44,24 @@ struct TileStage {
   bool careful = false;  ///< and some value is not finite
 };
 
-/// 2^x for x up to 127: relative error 7.5e-5 (measured by a test), +0 for -inf and below -150.
-HWY_INLINE __m512 exp2_short(__m512 x) {
+/// 2^x for x up to 127, +0 for -inf and below -150. Relative error 7.5e-5 where P is rounded to bf16 anyway, 1.5e-7
+/// where it keeps two parts (measured by a test; polynomials that minimise the relative error on [0, 1)).
+template <int parts>
+HWY_INLINE __m512 exp2_of(__m512 x) {
   const __m512 f = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
-  __m512 y = _mm512_fmadd_ps(_mm512_set1_ps(0x1.3f96a4p-4f), f, _mm512_set1_ps(0x1.cefc4cp-3f));
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.64444cp-1f));
-  y = _mm512_fmadd_ps(y, f, _mm512_set1_ps(0x1.fff632p-1f));
+  const auto next = [&](__m512 y, float c) HWY_ATTR { return _mm512_fmadd_ps(y, f, _mm512_set1_ps(c)); };
+  __m512 y;
+  if constexpr (parts == 1) {
+    y = next(_mm512_set1_ps(0x1.3f96a4p-4f), 0x1.cefc4cp-3f);
+    y = next(y, 0x1.64444cp-1f);
+    y = next(y, 0x1.fff632p-1f);
+  } else {
+    y = next(_mm512_set1_ps(0x1.ec320ap-10f), 0x1.26900cp-7f);
+    y = next(y, 0x1.c95446p-5f);
+    y = next(y, 0x1.ebd5a8p-3f);
+    y = next(y, 0x1.62e4f6p-1f);
+    y = next(y, 0x1.fffffep-1f);
+  }
   return _mm512_scalef_ps(y, x);  // floors x itself
 }
 
@@ -58,19 +69,22 @@ HWY_INLINE __m512 exp2_short(__m512 x) {
 struct TileWeights {
   const float* s;
   std::uint32_t* p;
-  __m512 scale;  ///< to log2 units
+  std::uint32_t* remainders;  ///< the low parts of p, where numbers are split
+  __m512 scale;               ///< to log2 units
   __m512 base[2];
-  __m512 even[2], odd[2];  ///< sums of the weights of even and odd keys
+  __m512 sum[2];  ///< of the rounded weights
 };
 
-HWY_INLINE TileWeights start_weights(const TileStage& stage, const float* s, std::uint32_t* p, float scale) {
+HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& stage, const float* s, std::uint32_t* p,
+                                     float scale) {
   TileWeights w;
   w.s = s;
   w.p = p;
+  w.remainders = p + shape.p_part();
   w.scale = _mm512_set1_ps(scale);
   for (int half = 0; half < 2; ++half) {
     w.base[half] = _mm512_load_ps(stage.queries->base + half * 16);
-    w.even[half] = w.odd[half] = _mm512_setzero_ps();
+    w.sum[half] = _mm512_setzero_ps();
   }
   return w;
 }
@@ -84,20 +98,45 @@ HWY_INLINE __m512 below_base(const TileWeights& w, const float* s, int half, __m
   return _mm512_mask_sub_ps(fused, again, _mm512_mul_ps(dot, w.scale), w.base[half]);
 }
 
-/// Two keys of 16 queries. Rounds half away from zero, which for weights, never negative, is to nearest.
-HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
-  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
-  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000)), half_unit = _mm512_set1_epi32(0x8000);
-  const __m512 even = exp2_short(below_base(w, s, half, again));
-  const __m512 odd = exp2_short(below_base(w, s + tile_queries, half, again));
-  const __m512i first = _mm512_add_epi32(_mm512_castps_si512(even), half_unit);
-  const __m512i second = _mm512_and_si512(_mm512_add_epi32(_mm512_castps_si512(odd), half_unit), upper);
-  w.even[half] = _mm512_add_ps(w.even[half], _mm512_castsi512_ps(_mm512_and_si512(first, upper)));
-  w.odd[half] = _mm512_add_ps(w.odd[half], _mm512_castsi512_ps(second));
-  _mm512_store_si512(w.p + pair * tile_queries + half * 16, _mm512_or_si512(_mm512_srli_epi32(first, 16), second));
+/// Bytes 2 and 3 of every 32-bit number, to bytes 0 and 1.
+HWY_INLINE __m512i upper_half_down() {
+  return _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302));
 }
 
-HWY_INLINE __m512 sum_of_weights(const TileWeights& w, int half) { return _mm512_add_ps(w.even[half], w.odd[half]); }
+/// Two keys of 16 queries as a pair of bf16, added to their sum. Rounds half away from zero, which is to nearest: the
+/// pair is the upper halves of both.
+HWY_INLINE __m512i pair_up(__m512 even, __m512 odd, __m512& sum) {
+  const __m512i half_unit = _mm512_set1_epi32(0x8000), ones = _mm512_set1_epi16(0x3f80);
+  constexpr __mmask64 lower_bytes = 0x3333333333333333;
+  const __m512i both =
+      _mm512_mask_shuffle_epi8(_mm512_add_epi32(_mm512_castps_si512(odd), half_unit), lower_bytes,
+                               _mm512_add_epi32(_mm512_castps_si512(even), half_unit), upper_half_down());
+  sum = _mm512_dpbf16_ps(sum, (__m512bh)both, (__m512bh)ones);
+  return both;
+}
+
+template <int parts>
+HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
+  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
+  const __m512 even = exp2_of<parts>(below_base(w, s, half, again));
+  const __m512 odd = exp2_of<parts>(below_base(w, s + tile_queries, half, again));
+  const __m512i high = pair_up(even, odd, w.sum[half]);
+  const std::int64_t at = pair * tile_queries + half * 16;
+  _mm512_store_si512(w.p + at, high);
+  if constexpr (parts == 2) {
+    const __m512 even_high = _mm512_castsi512_ps(_mm512_slli_epi32(high, 16));
+    const __m512 odd_high = _mm512_castsi512_ps(_mm512_and_si512(high, _mm512_set1_epi32(-65536)));
+    const __m512i low = pair_up(_mm512_sub_ps(even, even_high), _mm512_sub_ps(odd, odd_high), w.sum[half]);
+    _mm512_store_si512(w.remainders + at, low);
+  }
+}
+
+/// A whole block.
+template <int parts>
+void weigh_block(TileWeights& w, std::int64_t block) {
+  for (std::int64_t pair = 0; pair < block / 2; ++pair)
+    for (int half = 0; half < 2; ++half) weigh_pair<parts>(w, pair, half);
+}
 
 /// What is not a plain scale: ALiBi, hidden keys, and scales that are not positive (they would turn -inf around).
 struct TileRule {
@@ -139,42 +178,63 @@ inline void finish_block(const TileRule& rule, std::int64_t first_query, std::in
   }
 }
 
-/// The lanes of `half` whose block has to be weighed again.
-HWY_INLINE __mmask16 unsettled(const TileQueries& queries, __m512 sum, int half) {
-  return _mm512_cmp_ps_mask(sum, _mm512_set1_ps(1), _CMP_NLE_UQ) |
-         static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
-}
-
-/// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more. A lane that
-/// sees no key of the block keeps what it has.
-inline __m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
-                          __mmask16 again) {
-  const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  __m512 most = none;
+/// The largest stored score of each lane of one half, in log2 units, rounded; NaN where there is one.
+HWY_INLINE __m512 largest_scores(const TileWeights& w, std::int64_t block, int half) {
+  __m512 most = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (std::int64_t row = 0; row < block; ++row) {
     const __m512 s = _mm512_mul_ps(_mm512_load_ps(w.s + row * tile_queries + half * 16), w.scale);
     const __mmask16 larger = _mm512_cmp_ps_mask(s, most, _CMP_NLE_UQ);  // a NaN stays the largest
     most = _mm512_mask_mov_ps(most, larger, s);
   }
-  again &= _mm512_cmp_ps_mask(most, none, _CMP_NEQ_UQ);
+  return most;
+}
+
+/// Bases of the lanes `which` after these scores; a lane that sees none of the block's keys is not among the result.
+HWY_INLINE __mmask16 raise_bases(TileWeights& w, TileQueries& queries, __m512 most, int half, __mmask16 which) {
+  which &= _mm512_cmp_ps_mask(most, _mm512_set1_ps(-std::numeric_limits<float>::infinity()), _CMP_NEQ_UQ);
   const __m512 raised = _mm512_add_ps(_mm512_roundscale_ps(most, 0x0a), _mm512_set1_ps(base_margin));  // ceil
-  const __m512 before = w.base[half];
-  w.base[half] = _mm512_mask_mov_ps(before, again, raised);
-  const auto scaled = static_cast<__mmask16>(again & (queries.anchored >> (16 * half)));
-  const __m512 one = _mm512_set1_ps(1);
-  const __m512 factor = _mm512_mask_scalef_ps(one, scaled, one, _mm512_sub_ps(before, w.base[half]));
-  if (scaled != 0)
-    for (std::int64_t row = 0; row < o_rows; ++row) {
-      float* const at = queries.o + row * tile_queries + half * 16;
-      _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
-    }
+  w.base[half] = _mm512_mask_mov_ps(w.base[half], which, raised);
+  _mm512_store_ps(queries.base + half * 16, w.base[half]);
+  return which;
+}
+
+/// Lanes that have no base yet set one, before their first visible keys are weighed; returns them.
+inline std::uint32_t anchor(TileWeights& w, TileQueries& queries, std::int64_t block) {
+  std::uint32_t set = 0;
+  for (int half = 0; half < 2; ++half) {
+    const auto fresh = static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
+    if (fresh == 0) continue;
+    const __m512 most = largest_scores(w, block, half);
+    set |= static_cast<std::uint32_t>(raise_bases(w, queries, most, half, fresh)) << (16 * half);
+  }
+  queries.anchored |= set;
+  return set;
+}
+
+/// The lanes of a half whose block has to be weighed again. `fresh` ones have just set their base, so their largest
+/// weight is 2^-9 or more, unless scores are so large that their rounding errors are.
+HWY_INLINE __mmask16 unsettled(__m512 sum, std::uint32_t fresh, int half) {
+  const __mmask16 large = _mm512_cmp_ps_mask(sum, _mm512_set1_ps(1), _CMP_NLE_UQ);
+  const __mmask16 small = _mm512_cmp_ps_mask(sum, _mm512_set1_ps(0x1p-10f), _CMP_LT_OQ);
+  return static_cast<__mmask16>(large | (small & (fresh >> (16 * half))));
+}
+
+/// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more.
+template <int parts>
+__m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
+                   __mmask16 again) {
+  const __m512 before = w.base[half], one = _mm512_set1_ps(1);
+  again = raise_bases(w, queries, largest_scores(w, block, half), half, again);
+  const __m512 factor = _mm512_mask_scalef_ps(one, again, one, _mm512_sub_ps(before, w.base[half]));
+  for (std::int64_t row = 0; row < o_rows; ++row) {
+    float* const at = queries.o + row * tile_queries + half * 16;
+    _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
+  }
   float* const l = queries.l + half * 16;
   _mm512_store_ps(l, _mm512_mul_ps(_mm512_load_ps(l), factor));
-  _mm512_store_ps(queries.base + half * 16, w.base[half]);
-  queries.anchored |= static_cast<std::uint32_t>(again) << (16 * half);
-  w.even[half] = w.odd[half] = _mm512_setzero_ps();
-  for (std::int64_t pair = 0; pair < block / 2; ++pair) weigh_pair(w, pair, half, again);
-  return sum_of_weights(w, half);
+  w.sum[half] = _mm512_setzero_ps();
+  for (std::int64_t pair = 0; pair < block / 2; ++pair) weigh_pair<parts>(w, pair, half, again);
+  return w.sum[half];
 }
 
 /// l takes the block in.
@@ -184,7 +244,8 @@ HWY_INLINE void add_sums(const TileQueries& queries, __m512 sum, int half) {
 }
 
 /// Values of a packed block that are not finite, added by hand: o += p v for the lanes that see the key. `clean` gets
-/// the block with zeros in their place, which hidden lanes (p = 0) may multiply.
+/// the block with zeros in their place, which hidden lanes (p = 0) may multiply. The high parts of p are enough for
+/// that.
 inline void add_by_hand(const TileShape& shape, const TileStage& stage, const std::uint32_t* p) {
   std::memcpy(stage.clean, stage.v, static_cast<std::size_t>(shape.v_bytes()));
   auto* const values = reinterpret_cast<std::uint16_t*>(stage.clean);
@@ -193,7 +254,8 @@ inline void add_by_hand(const TileShape& shape, const TileStage& stage, const st
     if ((values[at] & 0x7f80) != 0x7f80) continue;
     const __m512 value = _mm512_set1_ps(bf16_to_float(values[at]));
     values[at] = 0;
-    const std::int64_t tile = at / per_tile, column = tile / shape.key_steps() * 16 + at % per_tile / 32;
+    const std::int64_t tile = at / per_tile / shape.parts;
+    const std::int64_t column = tile / shape.key_steps() * 16 + at % per_tile / 32;
     const std::int64_t key = tile % shape.key_steps() * 32 + at % 32;
     const __m512i here = _mm512_set1_epi32(static_cast<int>(stage.first_key + key));
     for (int half = 0; half < 2; ++half) {

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# CUDA: a library beside the core, fresnel_cuda, where nvcc is found (FRESNEL_CUDA=AUTO) or demanded (ON). Hopper's own
+# code, and PTX that any later or earlier device from Turing on can compile.
+set(FRESNEL_CUDA "AUTO" CACHE STRING "CUDA kernels: AUTO (where nvcc is found), ON or OFF")
+set(fresnel_has_cuda OFF)
+if(FRESNEL_CUDA STREQUAL "AUTO" AND NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+if(FRESNEL_CUDA)
+  find_program(fresnel_nvcc nvcc HINTS ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
+  mark_as_advanced(fresnel_nvcc)
+  if(fresnel_nvcc)
+    if(NOT CMAKE_CUDA_COMPILER)
+      set(CMAKE_CUDA_COMPILER ${fresnel_nvcc})
+    endif()
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 90a-real 75-virtual)
+    endif()
+    enable_language(CUDA)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc speaks it
+    endif()
+    find_package(CUDAToolkit REQUIRED)
+    set(fresnel_has_cuda ON)
+  elseif(NOT FRESNEL_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "FRESNEL_CUDA: given ${FRESNEL_CUDA}, but there is no nvcc; accepted: AUTO, OFF, or nvcc on PATH")
+  endif()
+endif()

@@ -56,6 +56,7 @@ class Row {
         problem_(launch.plan.problem),
         tile_(tile),
         query_(query),
+        tile_keys_(launch.plan.tile.keys),
         mask_(mask_of(problem_, cpu::live_keys(problem_, launch.inputs, tile.batch))),
         rule_(cpu::score_rule<T>(problem_, launch.inputs, tile.batch, tile.head)),
         q_(cpu::rows_of<In>(launch.inputs.q, tile.batch, tile.head).row(query)),
@@ -69,11 +70,11 @@ class Row {
   }
 
   void compute() {
-    constexpr std::int64_t part_keys = mistake == Mistake::blocks_averaged ? tile_keys : split_keys;
+    const std::int64_t part_keys = mistake == Mistake::blocks_averaged ? tile_keys_ : 2 * tile_keys_;
     std::fill(o_.begin(), o_.end(), T(0));
     std::fill(part_o_.begin(), part_o_.end(), T(0));
     std::int64_t part = 0;
-    for_each_key_tile(mask_, tile_keys, tile_, [&](const KeyTile& keys) {
+    for_each_key_tile(mask_, tile_keys_, tile_, [&](const KeyTile& keys) {
       if (keys.first / part_keys != part) close_part();
       part = keys.first / part_keys;
       push(keys);
@@ -83,8 +84,11 @@ class Row {
   }
 
  private:
-  using Scores = std::array<std::optional<T>, tile_keys>;
+  using Scores = std::array<std::optional<T>, most_tile_keys>;
+  using Weights = std::array<T, most_tile_keys>;
   static constexpr T none = -std::numeric_limits<T>::infinity();
+
+  [[nodiscard]] std::size_t width() const { return static_cast<std::size_t>(tile_keys_); }
 
   [[nodiscard]] T score(std::int64_t key) const {
     const In* const k = k_.row(key);
@@ -112,17 +116,17 @@ class Row {
 
   /// Adds one tile of keys to the part at hand.
   void push(const KeyTile& keys) {
-    const std::int64_t start = keys.first / tile_keys * tile_keys;
+    const std::int64_t start = keys.first / tile_keys_ * tile_keys_;
     Scores scores;
     T raised = part_.m;
-    for (std::int64_t lane = 0; lane < tile_keys; ++lane) {
+    for (std::int64_t lane = 0; lane < tile_keys_; ++lane) {
       const std::optional<T> s = scores[static_cast<std::size_t>(lane)] = entry(keys, start + lane);
       if (s && (*s > raised || std::isnan(*s))) raised = *s;
     }
     const T rescale = mistake == Mistake::rescale_forgotten ? T(1) : relative_weight(part_.m, raised);
-    std::array<T, tile_keys> weights{};
+    Weights weights{};
     T l = 0;
-    for (std::size_t lane = 0; lane < scores.size(); ++lane) {
+    for (std::size_t lane = 0; lane < width(); ++lane) {
       if (scores[lane]) weights[lane] = relative_weight(*scores[lane], raised);
       l += weights[lane];
     }
@@ -133,10 +137,10 @@ class Row {
   }
 
   /// Padded lanes have no value, whatever they weigh.
-  [[nodiscard]] T weighted_value(std::int64_t start, const Scores& scores, const std::array<T, tile_keys>& weights,
+  [[nodiscard]] T weighted_value(std::int64_t start, const Scores& scores, const Weights& weights,
                                  std::size_t d) const {
     T sum = 0;
-    for (std::size_t lane = 0; lane < scores.size(); ++lane) {
+    for (std::size_t lane = 0; lane < width(); ++lane) {
       const std::int64_t key = start + static_cast<std::int64_t>(lane);
       if (scores[lane] && key < mask_.keys) sum += weights[lane] * cpu::to_real(v_.row(key)[d]);
     }
@@ -186,6 +190,7 @@ class Row {
   const Problem& problem_;
   const QueryTile& tile_;
   std::int64_t query_;
+  std::int64_t tile_keys_;
   Mask mask_;
   cpu::ScoreRule<T> rule_;
   const In* q_;
@@ -236,7 +241,7 @@ Roundings roundings(const Problem& problem, const Tile& tile) {
   declared.exp_constant = declared.rescale = declared.log = 2 * declared.unit;
   declared.tanh = 4 * declared.unit;
   declared.tile_keys = tile.keys;
-  declared.splits = std::max<std::int64_t>(tiles_of(problem.keys, split_keys), 1);
+  declared.splits = std::max<std::int64_t>(tiles_of(problem.keys, 2 * tile.keys), 1);
   return declared;
 }
 

@@ -16,6 +16,7 @@ namespace fresnel::controls {
 inline constexpr std::int64_t tile_queries = 4;
 inline constexpr std::int64_t tile_keys = 16;
 inline constexpr std::int64_t split_keys = 2 * tile_keys;  ///< keys whose sums are kept apart until the merge
+inline constexpr std::int64_t most_tile_keys = 64;         ///< a plan may ask for tiles of any width up to this
 
 /// What names of controls begin with; no row of the catalogue does.
 inline constexpr std::string_view prefix = "control.";

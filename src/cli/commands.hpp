@@ -22,5 +22,7 @@ using Words = std::vector<std::string>;
 [[nodiscard]] Result<int> kernels_command(const Words& words);
 [[nodiscard]] Result<int> explain_command(const Words& words);
 [[nodiscard]] Result<int> machine_command(const Words& words);
+[[nodiscard]] Result<int> record_command(const Words& words);
+[[nodiscard]] Result<int> audit_command(const Words& words);
 
 }  // namespace fresnel::cli

@@ -25,7 +25,7 @@ struct Command {
   Result<int> (*run)(const Words&);
 };
 
-constexpr std::array<Command, 8> commands{{
+constexpr std::array<Command, 10> commands{{
     {"attend", "CASE [-o OUT] [--check]", "compute attention for a case file and say how it went", attend_command},
     {"check", "CASE RESULT", "judge anybody's result for a case against an error budget", check_command},
     {"count", "[--n N --d D --kind KIND]", "count what kernels ask of memory, on an emulated machine", count_command},
@@ -33,6 +33,8 @@ constexpr std::array<Command, 8> commands{{
     {"time", "PROBLEM...", "verify kernels, then time them", time_command},
     {"kernels", "", "list the kernels and their contracts", kernels_command},
     {"explain", "PROBLEM", "say which kernel is chosen and why the others refuse", explain_command},
+    {"record", "DIR --protocol FILE", "run a protocol and keep what came out as evidence", record_command},
+    {"audit", "DIR", "compute again what a record says", audit_command},
     {"machine", "", "measure what this machine can do at most", machine_command},
 }};
 

@@ -135,7 +135,8 @@ TEST(Machine, ABusyOneIsNotMeasuredInSilence) {
 }
 
 TEST(Help, ExitsWithZero) {
-  for (const char* command : {"attend", "check", "overflow", "time", "kernels", "explain", "machine"}) {
+  for (const char* command :
+       {"attend", "check", "overflow", "time", "kernels", "explain", "record", "audit", "machine"}) {
     const Outcome run = fresnel({command, "--help"});
     EXPECT_EQ(run.code, 0) << shown(run);
     EXPECT_NE(run.out.find("--json"), std::string::npos) << shown(run);
@@ -143,7 +144,8 @@ TEST(Help, ExitsWithZero) {
   }
   const Outcome help = fresnel({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const char* command : {"attend", "check", "overflow", "time", "kernels", "explain", "machine"})
+  for (const char* command :
+       {"attend", "check", "overflow", "time", "kernels", "explain", "record", "audit", "machine"})
     EXPECT_NE(help.out.find(command), std::string::npos) << shown(help);
   const Outcome version = fresnel({"--version"});
   EXPECT_EQ(version.code, 0);

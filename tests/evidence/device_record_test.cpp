@@ -38,6 +38,7 @@ TEST(DeviceRecord, TheHardwareWasAskedForWhatIsCounted) {
     Problem problem;
     problem.queries = problem.keys = row["n"];
     problem.head_dim = problem.value_dim = row["d"];
+    problem.lse = false;
     const traffic::Kind kind = *traffic::kind_named(row["kind"].get<std::string>());
     const traffic::Counts counts = traffic::count(kind, traffic::shape_of(kind, problem).value()).counts;
     EXPECT_EQ(row["asked_read"], 4 * counts.global_reads);

@@ -15,8 +15,8 @@ const engineering = (value, unit) => {
 
 const percent = (share) => (typeof share !== "number" ? share : Number((share * 100).toPrecision(2)) + "%");
 
-/** A logarithmic axis that labels powers of ten, or of two, and nothing between. */
-const logAxis = (title, unit, base = 10) => ({
+/** A logarithmic axis that labels powers of ten and nothing between. */
+const logAxis = (title, unit) => ({
   type: "logarithmic",
   title: { display: true, text: title, color: colour("faint") },
   grid: { color: colour("line") },
@@ -25,7 +25,7 @@ const logAxis = (title, unit, base = 10) => ({
     autoSkip: true,
     maxRotation: 0,
     callback: (value) => {
-      const power = Math.log(value) / Math.log(base);
+      const power = Math.log10(value);
       return Math.abs(power - Math.round(power)) < 1e-6 ? engineering(value, unit) : null;
     },
   },
@@ -98,7 +98,7 @@ function rooflineChart(roofline) {
     backgroundColor: palette()[at % 4], borderColor: palette()[at % 4], pointRadius: 6, pointHoverRadius: 8,
   }));
   if (roofline.cache_bytes && roofline.flops)
-    datasets.push(roof("L2 roof", roofline.cache_bytes, roofline.flops, "line", [4, 4]));
+    datasets.push(roof("L2 roof", roofline.cache_bytes, roofline.flops, "third", [4, 4]));
   if (roofline.memory_bytes && roofline.flops)
     datasets.push(roof("memory roof", roofline.memory_bytes, roofline.flops, "faint", []));
   if (roofline.memory_bytes && roofline.tile_flops)
@@ -115,6 +115,7 @@ function rooflineChart(roofline) {
 }
 
 function timesChart(times) {
+  const lengths = [...new Set(times.series.flatMap((line) => line.points.map((point) => point.s)))];
   return {
     type: "scatter",
     data: {
@@ -124,8 +125,9 @@ function timesChart(times) {
       })),
     },
     options: options(
-      { ...logAxis("S, keys of a sequence", "", 2),
-        ticks: { color: colour("faint"), maxRotation: 0, callback: (value) => (Number.isInteger(Math.log2(value)) ? value : null) } },
+      { ...logAxis("S, keys of a sequence", ""), min: Math.min(...lengths), max: Math.max(...lengths),
+        ticks: { color: colour("faint"), maxRotation: 0, callback: (value) => value.toLocaleString("en") },
+        afterBuildTicks: (axis) => { axis.ticks = lengths.map((value) => ({ value })); } },
       logAxis("median time", "s"),
       (item) => item.dataset.label + ", S " + item.raw.x + ": " + engineering(item.raw.y, "s")),
   };

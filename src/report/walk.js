@@ -16,7 +16,10 @@ const shape = (tag, attributes) => {
   return made;
 };
 
-const figureOf = (value) => (typeof value === "number" ? Number(value.toPrecision(6)).toString() : value);
+const figureOf = (value) => (typeof value === "number" ? Number(value.toPrecision(5)).toString() : value);
+
+/** Columns that a narrow screen has no room for. */
+const beside = new Set(["seen", "tile's max"]);
 
 const rowName = (row) => `batch ${row.batch}, head ${row.head}, query ${row.query}`;
 
@@ -44,7 +47,7 @@ function drawGrid(walk, row, step) {
       const done = mine && seen.has(x);
       svg.append(shape("rect", {
         x: x * side + 1, y: y * side + 1, width: side - 2, height: side - 2, rx: 2, style: `fill: var(--${fill})`,
-        opacity: mine && letter !== "s" ? (done ? 1 : 0.55) : 0.4,
+        opacity: mine ? (done || letter === "s" ? 1 : 0.55) : 0.45,
       }));
       if (mine && x === current)
         svg.append(shape("rect", { x: x * side, y: y * side, width: side, height: side, rx: 2,
@@ -58,13 +61,16 @@ function drawGrid(walk, row, step) {
 function ledger(row, step) {
   const table = element("table");
   const head = element("tr");
-  for (const name of ["keys", "class", "seen", "tile's max", "rescale", "m", "l"]) head.append(element("th", {}, name));
+  const names = ["keys", "class", "seen", "tile's max", "rescale", "m", "l"];
+  for (const name of names) head.append(element("th", { class: beside.has(name) ? "beside" : "" }, name));
   table.append(head);
   row.steps.forEach((visit, at) => {
     const line = element("tr", { class: at + 1 === step ? "now" : at + 1 > step ? "later" : "" });
     const cells = [`${visit.first}–${visit.first + visit.keys - 1}`, visit.class, visit.seen, figureOf(visit.tile_m),
       figureOf(visit.rescale), figureOf(visit.m), figureOf(visit.l)];
-    for (const cell of cells) line.append(element("td", {}, at + 1 > step && cell !== cells[0] ? "·" : cell));
+    cells.forEach((cell, column) =>
+      line.append(element("td", { class: beside.has(names[column]) ? "beside" : "" },
+        at + 1 > step && column > 0 ? "·" : cell)));
     table.append(line);
   });
   return table;

@@ -16,16 +16,18 @@ function showAttention(figure, data) {
   figure.querySelector("figcaption").append(about);
   const draw = (at) => {
     const row = data.rows[at];
-    const heaviest = Math.max(1e-300, ...row.keys.map(weightOf));
+    const heaviest = Math.max(Number.MIN_VALUE, ...row.keys.map(weightOf));
     const part = row.keys.length < row.visible ? `the ${row.keys.length} heaviest of ` : "";
     about.textContent = `${rowName(row)}${row.token === null ? "" : " " + JSON.stringify(row.token)} sees ${part}` +
-      `${row.visible} keys; the darkest has the largest weight, ${percent(heaviest)}.`;
-    keys.classList.toggle("numbered", !data.tokens);
+      `${row.visible} keys${row.keys.length > 0 ? `; the strongest colour is the largest weight, ${percent(heaviest)}` : ""}.`;
+    keys.classList.toggle("cells", !data.tokens);
     keys.replaceChildren(...row.keys.map((key) => {
-      const span = element("span", { title: `key ${key[0]}: ${percent(key[1])}` }, data.tokens ? key[2] : key[0]);
+      const span = element("span", { title: `key ${key[0]}: ${percent(key[1])}` }, data.tokens ? key[2] : "");
       span.style.background = `rgb(var(--heat) / ${(0.85 * Math.sqrt(weightOf(key) / heaviest)).toFixed(3)})`;
       return span;
     }));
+    if (!data.tokens && row.keys.length > 0)
+      keys.append(element("p", {}, `A square for each key, from ${row.keys[0][0]} to ${row.keys.at(-1)[0]}.`));
     const order = [...row.keys].sort((one, other) => weightOf(other) - weightOf(one)).slice(0, largestShown);
     largest.replaceChildren(...order.map((key) => {
       const line = element("li");

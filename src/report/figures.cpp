@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
+#include <utility>
 
 #include "oracle/forward.hpp"
 #include "semantics/mask.hpp"

@@ -2,6 +2,7 @@
 // Putting the page together: see page.hpp.
 #include "report/page.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <fstream>

@@ -30,11 +30,12 @@ ROOMS = {
     "planner": ["traffic"],
     "checker": ["oracle"],
     "evidence": ["planner", "checker", "contracts", "io", "inputs"],
+    "report": ["planner", "checker", "contracts", "io", "inputs"],
     "c_api": ["evidence"],
     "bench": ["evidence"],
     "bindings": ["evidence"],
     "examples": ["evidence"],
-    "cli": ["evidence", "controls"],
+    "cli": ["evidence", "report", "controls"],
     "tests": ["evidence", "controls", "cli", "c_api", "examples"],
 }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 
 #include "fresnel/check.hpp"
 
@@ -24,6 +25,21 @@ class ShareCounts {
     for (std::size_t at = 0; at < buckets_.size(); ++at) buckets_[at] += other.buckets_[at];
   }
   [[nodiscard]] std::int64_t count() const { return count_; }
+  /// Elements that are not off at all.
+  [[nodiscard]] std::int64_t exact() const {
+    return count_ - std::accumulate(buckets_.begin(), buckets_.end(), std::int64_t{0});
+  }
+
+  /// Shares from 2^(e - 1) to below 2^e at place e + 15, e from -15 to 0: the first also has all below, the last one
+  /// more, at place 16, all from 1 on.
+  [[nodiscard]] std::array<std::int64_t, 17> by_octave() const {
+    std::array<std::int64_t, 17> counts{};
+    for (std::size_t at = 0; at < buckets_.size(); ++at) {
+      const int above = static_cast<int>(at) / steps - (octaves - 16);
+      counts[static_cast<std::size_t>(std::max(above, 0))] += buckets_[at];
+    }
+    return counts;
+  }
 
   /// The share that half of the elements do not exceed; 0 where half of them, or all of none, are not off at all.
   [[nodiscard]] double median() const {

@@ -49,16 +49,22 @@ void RowChoice::add_to(Usage& usage) {
   usage.option("--query", query, "Query of the row to show", "N");
 }
 
+Result<QueryRow> typed_row(const RowChoice& choice, const Problem& problem, QueryRow row) {
+  if (const Status fine = choose("--batch", choice.batch, problem.batch, row.batch); !fine) return fine.refusal();
+  if (const Status fine = choose("--head", choice.head, problem.heads_q, row.head); !fine) return fine.refusal();
+  if (const Status fine = choose("--query", choice.query, problem.queries, row.query); !fine) return fine.refusal();
+  return row;
+}
+
 Result<std::optional<QueryRow>> chosen_row(const RowChoice& choice, const CaseRun& run) {
   const Problem& problem = run.problem;
   if (run.given.tokens.empty() && !choice.made()) return std::optional<QueryRow>();
   QueryRow row{0, 0, problem.queries - 1};
   if (const auto& show = run.given.show) row = {show->batch, show->head, show->query};
-  if (const Status fine = choose("--batch", choice.batch, problem.batch, row.batch); !fine) return fine.refusal();
-  if (const Status fine = choose("--head", choice.head, problem.heads_q, row.head); !fine) return fine.refusal();
-  if (const Status fine = choose("--query", choice.query, problem.queries, row.query); !fine) return fine.refusal();
+  const auto typed = typed_row(choice, problem, row);
+  if (!typed) return typed.refusal();
   if (problem.batch == 0 || problem.heads_q == 0 || problem.queries == 0) return std::optional<QueryRow>();
-  return std::optional<QueryRow>(row);
+  return std::optional<QueryRow>(*typed);
 }
 
 Result<Attended> attended(const CaseRun& run, const QueryRow& row) {

@@ -40,6 +40,9 @@ struct Attended {
   std::vector<Weight> largest;  ///< in falling order
 };
 
+/// `row` with what was typed in its place; indices outside the problem are refused.
+[[nodiscard]] Result<QueryRow> typed_row(const RowChoice& choice, const Problem& problem, QueryRow row);
+
 /// The row to show: what was typed, else the case's `show`, else head 0 and the last query. Nothing where the case has
 /// no tokens and nothing was typed. Indices outside the problem are refused.
 [[nodiscard]] Result<std::optional<QueryRow>> chosen_row(const RowChoice& choice, const CaseRun& run);

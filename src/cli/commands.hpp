@@ -19,6 +19,7 @@ using Words = std::vector<std::string>;
 [[nodiscard]] Result<int> count_command(const Words& words);
 [[nodiscard]] Result<int> overflow_command(const Words& words);
 [[nodiscard]] Result<int> time_command(const Words& words);
+[[nodiscard]] Result<int> report_command(const Words& words);
 [[nodiscard]] Result<int> kernels_command(const Words& words);
 [[nodiscard]] Result<int> explain_command(const Words& words);
 [[nodiscard]] Result<int> machine_command(const Words& words);

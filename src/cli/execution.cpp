@@ -102,24 +102,19 @@ double backward_operations(const Problem& problem, double forward) {
   return forward * (3 * wide + 2 * deep) / (wide + deep);
 }
 
-namespace {
-
-/// A figure for the threads in use: what all threads reached together, or less where fewer run.
-std::optional<double> rate_of(const Ceilings& ceilings, const std::string& figure, int threads) {
+std::optional<double> ceiling_of(const Ceilings& ceilings, const std::string& figure, int threads) {
   const std::optional<double> all = ceilings.of(figure);
   const std::optional<double> one = ceilings.of(figure + "_one_thread");
   if (!all || !one || threads >= ceilings.threads) return all;
   return std::min(*all, *one * threads);
 }
 
-}  // namespace
-
 std::optional<Floor> floor_of(const Plan& plan, double operations, const Session& session) {
   const std::optional<Ceilings> ceilings = load_ceilings(session.machine);
   if (!ceilings) return std::nullopt;
   const bool wide = plan.problem.dtype == DType::f64;
-  const auto tflops = rate_of(*ceilings, wide ? "f64_fma_tflops" : "f32_fma_tflops", session.threads);
-  const auto gbps = rate_of(*ceilings, "dram_read_gbps", session.threads);
+  const auto tflops = ceiling_of(*ceilings, wide ? "f64_fma_tflops" : "f32_fma_tflops", session.threads);
+  const auto gbps = ceiling_of(*ceilings, "dram_read_gbps", session.threads);
   if (!tflops || !gbps || !(*tflops > 0) || !(*gbps > 0)) return std::nullopt;
   const double arithmetic = operations / (*tflops * 1e12);
   const double memory = plan.cost.bytes / (*gbps * 1e9);

@@ -8,6 +8,7 @@
 
 #include "cli/session.hpp"
 #include "fresnel/plan.hpp"
+#include "runtime/ceilings.hpp"
 #include "runtime/memory.hpp"
 
 namespace fresnel::cli {
@@ -57,6 +58,9 @@ struct Timing {
 
 /// The backward's, given the forward's: five products of matrices for each two, widths D and Dv as they fall.
 [[nodiscard]] double backward_operations(const Problem& problem, double forward);
+
+/// A measured ceiling for the threads in use: what all threads reached together, or less where fewer run.
+[[nodiscard]] std::optional<double> ceiling_of(const Ceilings& ceilings, const std::string& figure, int threads);
 
 /// The least time the machine's measured ceilings allow.
 struct Floor {

@@ -25,12 +25,13 @@ struct Command {
   Result<int> (*run)(const Words&);
 };
 
-constexpr std::array<Command, 10> commands{{
+constexpr std::array<Command, 11> commands{{
     {"attend", "CASE [-o OUT] [--check]", "compute attention for a case file and say how it went", attend_command},
     {"check", "CASE RESULT", "judge anybody's result for a case against an error budget", check_command},
     {"count", "[--n N --d D --kind KIND]", "count what kernels ask of memory, on an emulated machine", count_command},
     {"overflow", "CASE", "count the scores that would overflow float16 without the maximum", overflow_command},
     {"time", "PROBLEM...", "verify kernels, then time them", time_command},
+    {"report", "CASE -o OUT.html", "one page to look at: walk, attention, traffic, budget, speed", report_command},
     {"kernels", "", "list the kernels and their contracts", kernels_command},
     {"explain", "PROBLEM", "say which kernel is chosen and why the others refuse", explain_command},
     {"record", "DIR --protocol FILE", "run a protocol and keep what came out as evidence", record_command},

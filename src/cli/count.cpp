@@ -22,7 +22,7 @@ using traffic::Kind;
 /// Words as typed.
 struct Typed {
   std::vector<std::string> problems, n, d, kinds, kernels;
-  Text tile, memory, heads, queries, left, right, machine;
+  Text tile, memory, heads, queries, left, right, machine, page_size;
   bool causal = false, lse = false, paged = false, caches = false, cold = false, check = false, json = false;
 
   /// Something that shapes the problems of a sweep was given.
@@ -62,6 +62,9 @@ struct Row {
 
 /// No size of a sweep is larger; products of them are refused where their counts are too large.
 constexpr std::int64_t most = std::int64_t{1} << 30;
+
+/// Keys of a page where --page-size is not given.
+constexpr std::int64_t usual_page = 16;
 
 /// Up to here every pair is walked; beyond, what is alike is walked once and multiplied.
 constexpr double most_pairs_walked = 0x1p25;
@@ -159,9 +162,6 @@ Result<std::vector<Kind>> kinds_of(const Typed& typed) {
 
 Result<Request> request_of(const Typed& typed) {
   Request request;
-  if (typed.paged)
-    return Refusal{
-        Fault::unsupported, {}, "--paged", "a paged cache", "K and V in one piece: paging is not built yet", {}};
   auto problems = typed.problems.empty() ? swept(typed) : parsed_problems(typed);
   if (!problems) return problems.refusal();
   request.problems = std::move(*problems);
@@ -174,6 +174,10 @@ Result<Request> request_of(const Typed& typed) {
   if (const Status read = read_number("--tile", typed.tile, 1, request.tile.rows); !read) return read.refusal();
   if (const Status read = read_number("--memory", typed.memory, 1, memory); !read) return read.refusal();
   request.tile.memory_bytes = memory.value_or(request.tile.memory_bytes);
+  std::optional<std::int64_t> page;
+  if (const Status read = read_number("--page-size", typed.page_size, 1, page); !read) return read.refusal();
+  if (page && !typed.paged) return refuse("--page-size", "without --paged", "with --paged");
+  if (typed.paged) request.tile.page_size = page.value_or(usual_page);
   auto rates = rates_for(typed.machine);
   if (!rates) return rates.refusal();
   request.rates = *rates;
@@ -189,13 +193,14 @@ Result<Request> request_of(const Typed& typed) {
 /// The kinds to count for one problem.
 std::vector<Kind> kinds_for(const Problem& problem, const Request& request) {
   if (!request.kinds.empty()) return request.kinds;
+  if (request.tile.page_size > 0 && !problem.grad) return {Kind::fused};
   return problem.grad ? std::vector{Kind::backward} : std::vector{Kind::unfused, Kind::fused};
 }
 
 /// The refusal in the words that were typed.
 Refusal as_typed(Refusal refusal, const Request& request) {
   if (refusal.argument == "memory" || refusal.argument == "tile" || refusal.argument == "caches" ||
-      refusal.argument == "machine")
+      refusal.argument == "machine" || refusal.argument == "paged")
     refusal.argument = "--" + refusal.argument;
   if (!request.lesson) return refusal;
   if (refusal.argument == "queries" || refusal.argument == "keys") refusal.argument = "--n";
@@ -279,6 +284,7 @@ Json document_of(const Row& row, const Request& request) {
             {"n", problem.keys},
             {"d", problem.head_dim},
             {"b", row.shape.tile},
+            {"page_size", row.shape.page_size},
             {"kind", name(row.kind)},
             {"global_reads", counts.global_reads},
             {"global_writes", counts.global_writes},
@@ -324,8 +330,12 @@ std::string formula_of(const Row& row, const Paint& paint) {
 /// What tells the rows apart.
 std::vector<Table::Column> labels(const Request& request) {
   using Align = Table::Align;
-  if (request.lesson) return {{"n", Align::right}, {"d", Align::right}, {"tile", Align::right}, {"kind"}};
-  return {{"problem"}, {"tile", Align::right}, {"kind"}};
+  std::vector<Table::Column> columns{{"problem"}};
+  if (request.lesson) columns = {{"n", Align::right}, {"d", Align::right}};
+  columns.push_back({"tile", Align::right});
+  if (request.tile.page_size > 0) columns.push_back({"page", Align::right});
+  columns.push_back({"kind"});
+  return columns;
 }
 
 std::vector<std::string> label_of(const Row& row, const Request& request) {
@@ -333,6 +343,7 @@ std::vector<std::string> label_of(const Row& row, const Request& request) {
   std::vector<std::string> cells{print(problem)};
   if (request.lesson) cells = {fmt::format("{}", problem.keys), fmt::format("{}", problem.head_dim)};
   cells.push_back(fmt::format("{}", row.shape.tile));
+  if (row.shape.paged()) cells.push_back(fmt::format("{}", row.shape.page_size));
   cells.emplace_back(name(row.kind));
   return cells;
 }
@@ -374,7 +385,8 @@ void print_for_people(const std::vector<Row>& rows, const Request& request) {
   fmt::print("{}\n{}", global.text(paint), inside.text(paint));
   if (request.check) print_checks(rows, request, paint);
   if (!request.rates) return;
-  const std::string label = request.lesson ? "n, d, tile, kind" : "problem, tile, kind";
+  const std::string label =
+      fmt::format("{}, tile, {}kind", request.lesson ? "n, d" : "problem", request.tile.page_size > 0 ? "page, " : "");
   RooflineTable times(label);
   CachesTable caches(label);
   for (const Row& row : rows) {
@@ -402,7 +414,8 @@ void add_options(Usage& usage, Typed& typed) {
   usage.option("--heads", typed.heads, "Query heads, or query heads / key heads", "H[/K]");
   usage.option("--queries", typed.queries, "Queries where they are not N; 1 is a decoding step", "Q");
   usage.flag("--lse", typed.lse, "lse is written, too");
-  usage.flag("--paged", typed.paged, "Not built yet, and refused");
+  usage.flag("--paged", typed.paged, "K and V lie in pages, found by a block table; fused and broken only");
+  usage.option("--page-size", typed.page_size, "Keys of a page of --paged (default 16)", "P");
   usage.repeated("--kernel", typed.kernels, "Replay this row of the catalogue on the problems instead", "NAME");
   usage.option("--machine", typed.machine, "Times at the rates of cpu, h100, h200, a100 or webgpu", "NAME");
   usage.flag("--caches", typed.caches, "Send every request through the caches of --machine");
@@ -417,6 +430,7 @@ Status fit_for_replay(const Typed& typed) {
   if (!typed.kinds.empty()) return refuse("--kind", "together with --kernel", "one of them");
   if (typed.tile) return refuse("--tile", "together with --kernel", "nothing: a kernel chooses its tile");
   if (typed.memory) return refuse("--memory", "together with --kernel", "nothing: a kernel chooses its tile");
+  if (typed.paged) return refuse("--paged", "together with --kernel", "nothing: replays know K and V in one piece");
   if (typed.cold) return refuse("--cold", "together with --kernel", "nothing: its caches are empty when it begins");
   if (typed.check) return refuse("--check", "together with --kernel", "nothing: `fresnel check` judges kernels");
   return Done{};

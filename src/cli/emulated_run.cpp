@@ -2,6 +2,7 @@
 // Runs and judges emulated kernels: see emulated_run.hpp.
 #include "cli/emulated_run.hpp"
 
+#include <bit>
 #include <limits>
 
 #include "inputs/inputs.hpp"
@@ -52,8 +53,32 @@ Result<EmulatedRun> EmulatedRun::make(Kind kind, const traffic::Shape& shape, st
   const Inputs given = generated->inputs();
   made.q = packed(given.q), made.k = packed(given.k), made.v = packed(given.v);
   if (given.dout) made.dout = packed(*given.dout);
+  if (shape.paged()) made.fill_pools();
   made.run(idle_barrier);
   return made;
+}
+
+void EmulatedRun::fill_pools() {
+  const Problem& p = shape_.problem;
+  const std::int64_t size = shape_.page_size, pages = shape_.pages(), used = p.batch * pages;
+  const std::int64_t slots = (used + 1) * size * p.heads_kv;
+  k_pool = nothing(slots, p.head_dim), v_pool = nothing(slots, p.value_dim);
+  // Taken from the end and from the beginning in turn, so that no block follows the one before.
+  const auto block_of = [&](std::int64_t page) { return page % 2 == 0 ? used - page / 2 : 1 + page / 2; };
+  for (std::int64_t page = 0; page < used; ++page)
+    block_table.push_back(std::bit_cast<float>(static_cast<std::int32_t>(block_of(page))));
+  const auto copy_row = [](const std::vector<float>& from, std::int64_t row, std::vector<float>& to, std::int64_t at,
+                           std::int64_t width) {
+    std::copy_n(from.begin() + row * width, width, to.begin() + at * width);
+  };
+  for (std::int64_t b = 0; b < p.batch; ++b)
+    for (std::int64_t h = 0; h < p.heads_kv; ++h)
+      for (std::int64_t key = 0; key < p.keys; ++key) {
+        const std::int64_t row = (b * p.heads_kv + h) * p.keys + key, block = block_of(b * pages + key / size);
+        const std::int64_t at = (block * size + key % size) * p.heads_kv + h;
+        copy_row(k, row, k_pool, at, p.head_dim);
+        copy_row(v, row, v_pool, at, p.value_dim);
+      }
 }
 
 void EmulatedRun::run(traffic::Count idle_barrier) {
@@ -62,9 +87,13 @@ void EmulatedRun::run(traffic::Count idle_barrier) {
   const std::int64_t wide = p.head_dim, deep = p.value_dim;
   o = nothing(queries, deep), lse = nothing(queries, 1);
   dq = nothing(queries, wide), dk = nothing(keys, wide), dv = nothing(keys, deep);
-  const traffic::Tensors<traffic::RunningMachine::Global> tensors{
-      {q.data(), wide},    {k.data(), wide},  {v.data(), deep},  {o.data(), deep}, {lse.data(), 1},
-      {dout.data(), deep}, {dq.data(), wide}, {dk.data(), wide}, {dv.data(), deep}};
+  traffic::Tensors<traffic::RunningMachine::Global> tensors{{q.data(), wide},  {k.data(), wide},  {v.data(), deep},
+                                                            {o.data(), deep},  {lse.data(), 1},   {dout.data(), deep},
+                                                            {dq.data(), wide}, {dk.data(), wide}, {dv.data(), deep}};
+  if (shape_.paged()) {
+    tensors.k.data = k_pool.data(), tensors.v.data = v_pool.data();
+    tensors.block_table = {block_table.data(), shape_.pages()};
+  }
   if (kind_ == Kind::backward) static_cast<void>(traffic::run(Kind::fused, shape_, tensors));
   emulation = traffic::run(kind_, shape_, tensors, idle_barrier);
 }

@@ -20,12 +20,16 @@ class EmulatedRun {
 
   traffic::Emulation emulation;
   std::vector<float> q, k, v, o, lse, dout, dq, dk, dv;  ///< packed [B, H, S, width]
+  /// Of a paged run: K and V in blocks out of order, and where they are. Block 0 is nobody's; it and what a last page
+  /// leaves unused hold NaN.
+  std::vector<float> k_pool, v_pool, block_table;
 
   /// Every output against the oracle and the budget of what the kernel rounds.
   [[nodiscard]] Result<Verdict> judged() const;
 
  private:
   EmulatedRun(traffic::Kind kind, const traffic::Shape& shape) : kind_(kind), shape_(shape) {}
+  void fill_pools();
   void run(traffic::Count idle_barrier);
 
   traffic::Kind kind_;

@@ -15,7 +15,12 @@
 //     outer_k    N (D + Dv)                                 M N (D + Dv) + G M Dv          M N + 2 G M
 //     backward   H N (D + Dv) + G M (D + Dv + 2)            M N (4 D + 3 Dv) + M Dv        2 M N
 //
-// lse adds M writes (outer_k: and 2 M reads); for the backward it is an input.
+// lse adds M writes (outer_k: and 2 M reads); for the backward it is an input. Pages of P keys, of which a tile touches
+// one more for every page that begins within it, add to fused E = G + ceil(N / P) - ceil(N / lcm(B, P)) entries for
+// each tile of queries: H E global reads, H E shared writes and, B threads reading each, H E B shared reads. The
+// barrier that they need takes the place of one.
+#include <numeric>
+
 #include "traffic/emulate.hpp"
 
 namespace fresnel::traffic {
@@ -23,10 +28,16 @@ namespace {
 
 /// Sizes of one head.
 struct Head {
-  Count queries, keys, wide, deep, query_tiles, key_tiles, lse;
+  Count queries, keys, wide, deep, query_tiles, key_tiles, lse, entries, tile;
   [[nodiscard]] Count widths() const { return wide + deep; }
   [[nodiscard]] Count pairs() const { return queries * keys; }
 };
+
+/// Pages that the key tiles of a head touch, each counted for each tile.
+std::int64_t entries_of(const Shape& shape) {
+  const std::int64_t keys = shape.problem.keys, common = std::lcm(shape.tile, shape.page_size);
+  return tiles_of(keys, shape.tile) + tiles_of(keys, shape.page_size) - tiles_of(keys, common);
+}
 
 Head head_of(const Shape& shape) {
   const auto count = [](std::int64_t value) { return static_cast<Count>(value); };
@@ -37,7 +48,9 @@ Head head_of(const Shape& shape) {
           count(shape.value_width()),
           count(tiles_of(problem.queries, shape.tile)),
           count(tiles_of(problem.keys, shape.tile)),
-          problem.lse ? count(problem.queries) : 0};
+          problem.lse ? count(problem.queries) : 0,
+          count(shape.paged() ? entries_of(shape) : 0),
+          count(shape.tile)};
 }
 
 Counts unfused_head(const Head& h) {
@@ -53,10 +66,11 @@ Counts unfused_head(const Head& h) {
 
 Counts fused_head(const Head& h) {
   const Count tiles = h.query_tiles * h.keys * h.widths();
-  return {.global_reads = h.queries * h.wide + tiles,
+  const Count entries = h.query_tiles * h.entries;
+  return {.global_reads = h.queries * h.wide + tiles + entries,
           .global_writes = h.queries * h.deep + h.lse,
-          .shared_reads = h.pairs() * h.widths(),
-          .shared_writes = tiles,
+          .shared_reads = h.pairs() * h.widths() + entries * h.tile,
+          .shared_writes = tiles + entries,
           .barriers = 2 * h.query_tiles * h.key_tiles,
           .fma = h.pairs() * h.widths(),
           .exps = h.pairs() + h.key_tiles * h.queries};

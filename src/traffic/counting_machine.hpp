@@ -6,28 +6,12 @@
 #pragma once
 
 #include "traffic/counts.hpp"
+#include "traffic/nothing.hpp"
 #include "traffic/shape.hpp"
 
 namespace fresnel::traffic {
 
 enum class WalkKind : std::uint8_t { each, closed };
-
-/// Stands where a number would: every operation on it is one more nothing.
-struct Nothing {
-  constexpr Nothing() = default;
-  constexpr Nothing(float) {}  // constants in kernels become nothing, too
-};
-constexpr Nothing operator+(Nothing, Nothing) { return {}; }
-constexpr Nothing operator-(Nothing, Nothing) { return {}; }
-constexpr Nothing operator*(Nothing, Nothing) { return {}; }
-constexpr Nothing operator/(Nothing, Nothing) { return {}; }
-constexpr Nothing larger(Nothing, Nothing) { return {}; }
-
-/// A row of registers.
-struct NoRow {
-  static inline Nothing element;
-  Nothing& operator[](std::int64_t) const { return element; }
-};
 
 template <WalkKind walk>
 class CountingMachine {
@@ -98,6 +82,11 @@ class CountingMachine {
     void load(const Global& from, std::int64_t, std::int64_t rows, const Memory&) {
       machine_.add(&Counts::global_reads, rows * from.width);
       machine_.add(&Counts::shared_writes, rows * from.width);
+    }
+    template <class RowOf>
+    void gather(const Global& from, const Scalars&, std::int64_t, RowOf&&, std::int64_t rows, const Memory& to,
+                std::int64_t) {
+      load(from, 0, rows, to);
     }
     template <class Body>
     void threads(std::int64_t count, Body&& body) {

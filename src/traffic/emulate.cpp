@@ -23,12 +23,16 @@ Refusal refuse(std::string argument, std::string given, std::string accepted, st
 /// Tiles of a masked problem, whose walk cannot be folded.
 constexpr std::int64_t most_masked_tiles = std::int64_t{1} << 26;
 
-/// Words of workgroup memory for each row of a tile.
-std::int64_t words_per_row(Kind kind, const Problem& problem) {
-  return problem.head_dim + problem.value_dim + (kind == Kind::backward ? 2 : 0);
+/// Words of workgroup memory that a tile takes.
+std::int64_t words_of(Kind kind, const Problem& problem, std::int64_t rows, std::int64_t page_size) {
+  const std::int64_t row = problem.head_dim + problem.value_dim + (kind == Kind::backward ? 2 : 0);
+  return rows * row + (page_size > 0 ? most_pages(rows, page_size) : 0);
 }
 
-Status supported(Kind kind, const Problem& problem) {
+/// Every tile of a sequence is walked, and not once each that is alike.
+bool walks_each_tile(const Shape& shape) { return shape.masked || !shape.pages_align(); }
+
+Status supported(Kind kind, const Problem& problem, std::int64_t page_size) {
   const std::string who = "what the emulated kernels know: ";
   const bool backward = kind == Kind::backward;
   if (problem.dtype != DType::f32)
@@ -37,15 +41,21 @@ Status supported(Kind kind, const Problem& problem) {
   if (problem.alibi_slopes != AlibiSlopes::none) return refuse("alibi", "slopes", who + "none");
   if (problem.seqlens_k) return refuse("seqlens_k", "lengths", who + "sequences of one length");
   if (problem.grad && !backward) return refuse("grad", "with " + std::string(name(kind)), "with backward");
+  if (page_size < 0) return refuse("page_size", std::to_string(page_size), "pages of 1 key or more");
+  if (page_size > 0 && kind != Kind::fused && kind != Kind::broken)
+    return refuse("paged", "with " + std::string(name(kind)), "with fused or broken", "fused");
   return Done{};
 }
 
 /// An upper bound of every count, in doubles.
-double bound_of(const Problem& problem) {
+double bound_of(const Problem& problem, std::int64_t page_size) {
   const auto real = [](std::int64_t value) { return static_cast<double>(value); };
   const double heads = real(problem.batch) * std::max(real(problem.heads_q), real(problem.heads_kv));
   const double pairs = (real(problem.queries) + 1) * (real(problem.keys) + 1);
-  return heads * (8 * pairs * (real(problem.head_dim) + real(problem.value_dim) + 4) + 4096 * real(problem.queries));
+  // Of the entries of a block table every thread of a workgroup reads each, and there are no more of them than keys.
+  const double entries = (real(problem.queries) + static_cast<double>(most_threads)) * (real(problem.keys) + 1);
+  return heads * (8 * pairs * (real(problem.head_dim) + real(problem.value_dim) + 4) + 4096 * real(problem.queries) +
+                  (page_size > 0 ? entries : 0));
 }
 
 template <class Machine>
@@ -57,7 +67,8 @@ template <WalkKind walk>
 Emulation counted(Kind kind, const Shape& shape) {
   const std::int64_t wide = shape.width(), deep = shape.value_width();
   CountingMachine<walk> machine;
-  execute(machine, kind, shape, {{wide}, {wide}, {deep}, {deep}, {1}, {deep}, {wide}, {wide}, {deep}});
+  execute(machine, kind, shape,
+          {{wide}, {wide}, {deep}, {deep}, {1}, {deep}, {wide}, {wide}, {deep}, {shape.paged() ? shape.pages() : 0}});
   return facts_of(machine);
 }
 
@@ -73,33 +84,35 @@ std::optional<Kind> kind_named(std::string_view name_) {
 
 Result<Shape> shape_of(Kind kind, const Problem& problem, const TileChoice& choice) {
   if (const Status valid = validate(problem); !valid) return valid.refusal();
-  if (const Status known = supported(kind, problem); !known) return known.refusal();
-  if (bound_of(problem) >= 0x1p61)
+  if (const Status known = supported(kind, problem, choice.page_size); !known) return known.refusal();
+  if (bound_of(problem, choice.page_size) >= 0x1p61)
     return refuse("queries", std::to_string(problem.queries) + " with " + std::to_string(problem.keys) + " keys",
                   "sizes whose counts fit 64 bits");
-  const std::int64_t row = words_per_row(kind, problem);
   Shape shape;
   shape.problem = problem;
+  shape.page_size = choice.page_size;
   if (choice.rows) {
     if (*choice.rows < 1 || *choice.rows > most_threads)
       return refuse("tile", std::to_string(*choice.rows), "from 1 to " + std::to_string(most_threads) + " rows");
     shape.tile = *choice.rows;
   } else {
-    const std::int64_t least = std::max(row, kind == Kind::unfused ? softmax_threads : 1) * word_bytes;
+    const auto words = [&](std::int64_t rows) { return words_of(kind, problem, rows, choice.page_size); };
+    const std::int64_t least = std::max(words(1), kind == Kind::unfused ? softmax_threads : 1) * word_bytes;
     if (choice.memory_bytes < least)
       return refuse(
           "memory", std::to_string(choice.memory_bytes) + " bytes of workgroup memory",
           "at least " + std::to_string(least) + ", for tiles of one row of width " + std::to_string(problem.head_dim),
           std::to_string(least));
-    shape.tile = std::min(choice.memory_bytes / (row * word_bytes), most_tile_rows);
+    shape.tile = most_tile_rows;
+    while (words(shape.tile) > choice.memory_bytes / word_bytes) --shape.tile;
   }
   shape.threads = shape.tile;
   shape.mask = mask_of(problem, problem.keys);
   const bool any = problem.queries > 0 && problem.keys > 0;
   shape.masked = any && classify(shape.mask, 0, problem.queries, 0, problem.keys) != TileClass::full;
-  if (shape.masked && std::max(problem.queries, problem.keys) / shape.tile > most_masked_tiles)
+  if (walks_each_tile(shape) && std::max(problem.queries, problem.keys) / shape.tile > most_masked_tiles)
     return refuse("queries", std::to_string(problem.queries) + " with " + std::to_string(problem.keys) + " keys",
-                  "at most 2^26 tiles under a mask, which are walked one by one");
+                  "at most 2^26 tiles under a mask or across pages, which are walked one by one");
   shape.scale = static_cast<float>(problem.softmax_scale());
   return shape;
 }

@@ -24,10 +24,11 @@ inline constexpr std::int64_t most_tile_rows = 128;
 inline constexpr std::array all_kinds{Kind::unfused, Kind::fused, Kind::broken, Kind::outer_k, Kind::backward};
 
 /// Rows of a tile by hand, or the most that fit `memory_bytes`, at most `most_tile_rows`: one K and one V tile; for the
-/// backward one q and one dout tile with lse and delta beside them.
+/// backward one q and one dout tile with lse and delta beside them, for paged K and V the entries of the block table.
 struct TileChoice {
   std::int64_t memory_bytes = default_memory_bytes;
   std::optional<std::int64_t> rows = std::nullopt;
+  std::int64_t page_size = 0;  ///< keys of a page of K and V; 0: in one piece
 };
 
 /// Refuses problems that mean nothing, options that the emulated kernels do not have, tiles that do not fit, and sizes

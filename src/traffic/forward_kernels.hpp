@@ -7,7 +7,7 @@
 
 #include <limits>
 
-#include "traffic/shape.hpp"
+#include "traffic/paged_tile.hpp"
 
 namespace fresnel::traffic {
 
@@ -137,14 +137,19 @@ void fused(Machine& machine, const Shape& shape, const Tensors<typename Machine:
     const auto v = group.memory(shape.tile, shape.value_width());
     const auto q = group.registers(shape.width()), o = group.registers(shape.value_width());
     const auto s = group.registers(shape.tile);
-    const auto m = group.scalars(no_maximum), l = group.scalars(0);
+    const auto entries = entries_memory(group, shape);
+    const auto m = group.scalars(no_maximum), l = group.scalars(0), block = group.scalars(0);
     group.threads(rows.count, [&](auto& thread) {
       thread.load(t.q, shape.query_row(rows.batch, rows.head, rows.first + thread.id), q[thread.id]);
     });
     const KeyRange seen = shape.mask.range(rows.first, rows.count);
-    group.tiles({seen.first, seen.size()}, shape.tile, [&](const Span& keys) {
-      group.load(t.k, shape.key_row(rows.batch, rows.head, keys.first), keys.count, k);
-      group.load(t.v, shape.key_row(rows.batch, rows.head, keys.first), keys.count, v);
+    const auto pass = [&](const Span& keys) {
+      if (shape.paged()) {
+        load_pages(group, shape, t, rows, keys, entries, block, k, v);
+      } else {
+        group.load(t.k, shape.key_row(rows.batch, rows.head, keys.first), keys.count, k);
+        group.load(t.v, shape.key_row(rows.batch, rows.head, keys.first), keys.count, v);
+      }
       group.barrier();
       group.threads(rows.count, [&](auto& thread) {
         const std::int64_t me = thread.id, query = rows.first + me;
@@ -164,8 +169,9 @@ void fused(Machine& machine, const Shape& shape, const Tensors<typename Machine:
         });
         m[me] = raised;
       });
-      group.barrier();
-    });
+      if (!shape.paged()) group.barrier();  // with pages, the next tile's entries bring one before its rows
+    };
+    group.tiles({seen.first, seen.size()}, shape.tile, pass, shape.pages_align());
     group.threads(rows.count, [&](auto& thread) {
       const std::int64_t me = thread.id, query = rows.first + me, row = shape.query_row(rows.batch, rows.head, query);
       const bool empty = shape.mask.range(query).empty();

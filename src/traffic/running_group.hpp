@@ -2,6 +2,8 @@
 // One workgroup of the running machine: its memory, its registers, its threads and its barriers.
 #pragma once
 
+#include <cstring>
+
 #include "traffic/running_machine.hpp"
 
 namespace fresnel::traffic {
@@ -36,6 +38,22 @@ class RunningMachine::Group {
     const float* const words = from.row(row);
     machine_.counts_.global_reads += static_cast<Count>(rows * from.width);
     for (std::int64_t word = 0; word < rows * from.width; ++word) machine_.put(to, word, word % threads_, words[word]);
+  }
+
+  /// Rows out of one block of a pool into workgroup memory, from its row `at` on. Each thread finds the words that it
+  /// reads by the number of the block in its register: row_of(block, row). `in_order` is that number in a pool that was
+  /// filled in order, for machines that hold no numbers.
+  template <class RowOf>
+  void gather(const Global& from, const Scalars& block, std::int64_t /*in_order*/, RowOf&& row_of, std::int64_t rows,
+              const Memory& to, std::int64_t at) {
+    machine_.counts_.global_reads += static_cast<Count>(rows * from.width);
+    for (std::int64_t word = 0; word < rows * from.width; ++word) {
+      const std::int64_t thread = word % threads_;
+      std::int32_t found;
+      std::memcpy(&found, &block[thread], sizeof found);
+      const float value = from.row(row_of(found, word / from.width))[word % from.width];
+      machine_.put(to, at * from.width + word, thread, value);
+    }
   }
 
   /// The first `count` threads each do the same work: body(thread).

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an emulated kernel is asked for: a Problem, the rows of a tile, and from them the grids that workgroups and
-// passes run over. Tensors are contiguous [B, H, S, width] float32 and are addressed by row.
+// passes run over. Tensors are contiguous [B, H, S, width] float32 and are addressed by row; paged K and V lie in pools
+// [blocks, page_size, Hkv, width] where a block table [B, pages] says.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 
 #include "semantics/mask.hpp"
 #include "walk/walk.hpp"
@@ -63,6 +65,7 @@ struct Shape {
   Mask mask;
   bool masked = false;  ///< some pair is hidden
   float scale = 1;
+  std::int64_t page_size = 0;  ///< keys of a page; 0: K and V lie in one piece
 
   [[nodiscard]] std::int64_t width() const { return problem.head_dim; }
   [[nodiscard]] std::int64_t value_width() const { return problem.value_dim; }
@@ -82,12 +85,27 @@ struct Shape {
   [[nodiscard]] std::int64_t key_row(std::int64_t batch, std::int64_t head, std::int64_t key) const {
     return (batch * problem.heads_kv + head / problem.group()) * problem.keys + key;
   }
+  [[nodiscard]] bool paged() const { return page_size > 0; }
+  /// Pages of a sequence; the last one may be partly used.
+  [[nodiscard]] std::int64_t pages() const { return tiles_of(problem.keys, page_size); }
+  /// Row of a pool: key `slot` of block `block`, for a query head.
+  [[nodiscard]] std::int64_t pool_row(std::int64_t block, std::int64_t slot, std::int64_t head) const {
+    return (block * page_size + slot) * problem.heads_kv + head / problem.group();
+  }
+  /// Every whole tile touches as many pages.
+  [[nodiscard]] bool pages_align() const { return !paged() || tile % page_size == 0 || page_size % tile == 0; }
 };
 
-/// The tensors of a call in the machine's own view of global memory.
+/// Pages that a tile of `tile` rows touches, at most.
+[[nodiscard]] constexpr std::int64_t most_pages(std::int64_t tile, std::int64_t page_size) {
+  return (page_size - std::gcd(tile, page_size) + tile - 1) / page_size + 1;
+}
+
+/// The tensors of a call in the machine's own view of global memory. Of a paged call k and v are the pools.
 template <class Global>
 struct Tensors {
   Global q, k, v, o, lse, dout, dq, dk, dv;
+  Global block_table = {};  ///< row b: the blocks of sequence b, numbers as bits
 };
 
 }  // namespace fresnel::traffic

@@ -93,10 +93,13 @@ Result<Simulation> simulate(Kind kind, const Shape& shape, const HierarchyShape&
   const std::int64_t keys = problem.batch * problem.heads_kv * problem.keys;
   const std::int64_t wide = shape.width(), deep = shape.value_width();
   Tensors<TracingMachine::Global> t;
-  t.q = machine.scratch(queries, wide), t.k = machine.scratch(keys, wide), t.v = machine.scratch(keys, deep);
+  // Pages of pools that were filled in order.
+  const std::int64_t stored = shape.paged() ? problem.batch * shape.pages() * shape.page_size * problem.heads_kv : keys;
+  t.q = machine.scratch(queries, wide), t.k = machine.scratch(stored, wide), t.v = machine.scratch(stored, deep);
   t.o = machine.scratch(queries, deep), t.lse = machine.scratch(queries, 1);
   t.dout = machine.scratch(queries, deep), t.dq = machine.scratch(queries, wide);
   t.dk = machine.scratch(keys, wide), t.dv = machine.scratch(keys, deep);
+  if (shape.paged()) t.block_table = machine.scratch(problem.batch, shape.pages());
   execute(machine, kind, shape, t);
   return facts_of(hierarchy);
 }

@@ -76,6 +76,17 @@ class TracingMachine {
       const auto address = from.base + static_cast<std::uint64_t>(row * from.width * word_bytes);
       blocks_.push_back({address, rows * from.width * word_bytes, 1, 0, false});
     }
+    template <class RowOf>
+    void gather(const Global& from, const Scalars&, std::int64_t in_order, RowOf&& row_of, std::int64_t rows,
+                const Memory&, std::int64_t) {
+      const std::int64_t row = row_of(in_order, 0), bytes = from.width * word_bytes;
+      const std::int64_t stride = (row_of(in_order, 1) - row) * bytes;
+      const auto address = from.base + static_cast<std::uint64_t>(row * bytes);
+      if (stride == bytes)
+        blocks_.push_back({address, bytes * rows, 1, 0, false});
+      else
+        blocks_.push_back({address, bytes, rows, stride, false});
+    }
     template <class Body>
     void threads(std::int64_t count, Body&& body) {
       in_step(count, [&](std::int64_t id) {

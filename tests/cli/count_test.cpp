@@ -82,6 +82,31 @@ TEST(Count, TilesMasksHeadsAndLines) {
   EXPECT_EQ(window[0]["fma"], 256 / 32 * 32 * 32 * 128) << "the tiles of the diagonal alone";
 }
 
+TEST(Count, ThroughABlockTable) {
+  const std::vector<std::string> words{"--n", "1024", "--d", "64", "--queries", "1", "--heads", "8/2", "--tile", "32"};
+  std::vector<std::string> pages = words;
+  pages.insert(pages.end(), {"--paged", "--check"});
+  std::vector<std::string> pieces = words;
+  pieces.insert(pieces.end(), {"--kind", "fused"});
+  const Json paged = rows_of(pages), whole = rows_of(pieces);
+  ASSERT_EQ(paged.size(), 1u) << "fused alone";
+  EXPECT_EQ(paged[0]["page_size"], 16);
+  EXPECT_EQ(whole[0]["page_size"], 0);
+  EXPECT_EQ(paged[0]["matches_closed_form"], true);
+  EXPECT_EQ(paged[0]["check"]["ok"], true);
+  EXPECT_EQ(paged[0]["check"]["same_counts"], true);
+  EXPECT_EQ(paged[0]["compulsory_bytes"], whole[0]["compulsory_bytes"]);
+  EXPECT_EQ(paged[0]["global_reads"], whole[0]["global_reads"].get<std::int64_t>() + 8 * 1024 / 16);
+  const Json odd = rows_of({"--n", "256", "--d", "64", "--paged", "--page-size", "7", "--kind", "broken"});
+  EXPECT_EQ(odd[0]["page_size"], 7);
+  EXPECT_EQ(odd[0]["matches_closed_form"], true);
+  const Outcome run = fresnel({"count", "--n", "256", "--paged", "--page-size", "48", "--machine", "h100", "--caches"});
+  EXPECT_EQ(run.code, 0) << shown(run);
+  for (const char* word : {"tile  page  kind", "  48  fused", "n, d, tile, page, kind"})
+    EXPECT_NE(run.out.find(word), std::string::npos) << word << shown(run);
+  EXPECT_EQ(fresnel({"count", "--n", "256"}).out.find("page"), std::string::npos);
+}
+
 TEST(Count, AMillionRowsByTheClosedWalk) {
   const Json row = rows_of({"--n", "1048576", "--d", "64", "--kind", "unfused"})[0];
   EXPECT_EQ(row["walk"], "closed");
@@ -199,7 +224,14 @@ TEST(Count, RefusesByName) {
   expect_refused({"--caches", "--machine", "h100", "--n", "65536"}, "--caches", "2^28");
   expect_refused({"--caches", "--machine", "h100", "--kernel", "cpu.flash", "b1 h1 q64 k64 d64 f32"}, "--machine",
                  "cpu");
-  expect_refused({"--paged"}, "--paged", "not built yet");
+  for (const char* kind : {"unfused", "outer_k", "backward"})
+    expect_refused({"--paged", "--kind", kind}, "--paged", "fused or broken");
+  expect_refused({"--paged", "b1 h1 q64 k64 d16 f32 grad"}, "--paged", "fused or broken");
+  expect_refused({"--paged", "--kernel", "cpu.flash", "b1 h1 q64 k64 d16 f32"}, "--paged", "in one piece");
+  expect_refused({"--page-size", "16"}, "--page-size", "with --paged");
+  expect_refused({"--paged", "--page-size", "0"}, "--page-size", "from 1");
+  expect_refused({"--paged", "--page-size", "many"}, "--page-size");
+  expect_refused({"--paged", "--d", "2048", "--memory", "16384"}, "--memory", "16388");
   expect_refused({"--heads", "8/"}, "--heads");
   expect_refused({"--heads", "8/3"}, "heads_kv");
   expect_refused({"--window-size-left", "-1"}, "--window-size-left");

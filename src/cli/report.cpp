@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// `fresnel report`: runs a case, or inputs made from a seed, judges the result and writes one page of HTML that people
-// look at. The page holds what the other commands say, drawn; src/report makes it, this file asks and times.
+// `fresnel report`: runs a case, inputs made from a seed or those of a record, judges the result and writes one page of
+// HTML that people look at. The page holds what the other commands say, drawn; src/report makes it, this file asks and
+// times.
 #include <fmt/format.h>
 
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "checker/shares.hpp"
 #include "cli/attended.hpp"
 #include "cli/commands.hpp"
 #include "cli/errors.hpp"
+#include "cli/report_record.hpp"
 #include "cli/report_timing.hpp"
 #include "cli/text.hpp"
 #include "fresnel/fresnel.hpp"
@@ -21,7 +24,8 @@ namespace fresnel::cli {
 namespace {
 
 struct Request {
-  Text case_path, out, problem, inputs, seed, kernel;
+  Text case_path, out, problem, inputs, seed, kernel, peers;
+  std::optional<Recorded> record;
   Placement placement;
   RowChoice row;
   bool no_times = false, json = false;
@@ -73,7 +77,7 @@ Result<Subject> subject_of(const Request& request) {
   auto data = make_inputs(problem, kind, *seed);
   if (!data) return data.refusal();
   subject.made = std::move(*data);
-  subject.source = fmt::format("inputs {}, seed {}", kind, *seed);
+  subject.source = request.record ? request.record->source : fmt::format("inputs {}, seed {}", kind, *seed);
   return subject;
 }
 
@@ -130,11 +134,12 @@ Result<Json> still_figures(const Request& request, Subject& subject, const Sessi
               {"times", nullptr}};
 }
 
-Status add_times(Json& document, Subject& subject, const Session& session, Progress& progress) {
+Status add_times(const Request& request, Json& document, Subject& subject, const Session& session, Progress& progress) {
   const Bench bench{subject.problem, subject.inputs(), subject.outputs(), [&] { subject.spoil(); }};
   auto roofline = roofline_json(bench, session, progress);
   if (!roofline) return roofline.refusal();
   document["roofline"] = std::move(*roofline);
+  if (request.record) return Done{};
   auto times = times_json(subject.problem, session, progress);
   if (!times) return times.refusal();
   document["times"] = std::move(*times);
@@ -148,6 +153,19 @@ Status write(const std::string& out, const std::string& text) {
   return file->commit();
 }
 
+/// A folder is a record: what it was made of takes the place of --problem and its options.
+Status open_record(Request& request) {
+  std::error_code unknown;
+  if (!request.case_path || !std::filesystem::is_directory(*request.case_path, unknown)) return Done{};
+  auto record = recorded(*request.case_path);
+  if (!record) return record.refusal();
+  request.problem = record->problem;
+  request.inputs = record->inputs;
+  request.seed = std::to_string(record->seed);
+  request.record = std::move(*record);
+  return Done{};
+}
+
 /// Options of one form given to the other, and an OUT that is no page.
 Status acceptable(const Request& request) {
   if (request.problem && request.case_path) return refuse("CASE", "also --problem", "either CASE or --problem LINE");
@@ -159,11 +177,12 @@ Status acceptable(const Request& request) {
 }
 
 void add_options(Usage& usage, Request& request) {
-  usage.positional("CASE", request.case_path, "A case file (.safetensors)");
+  usage.positional("CASE", request.case_path, "A case file (.safetensors), or a folder of `fresnel record`");
   usage.option("-o,--output", request.out, "Write the page here (.html)", "OUT");
   usage.option("--problem", request.problem, "Instead of a case: make inputs for this problem line", "LINE");
   add_inputs_option(usage, request.inputs);
   usage.option("--seed", request.seed, "Seed of the inputs (default 1)", "N");
+  usage.option("--peers", request.peers, "Other libraries' times by length: a file of bench/peers.py --json", "FILE");
   usage.option("--kernel", request.kernel, "Judge this kernel instead of the one that would be chosen", "NAME");
   request.row.add_to(usage);
   usage.flag("--no-times", request.no_times, "Leave out what has to be timed");
@@ -181,6 +200,7 @@ Result<int> report_command(const Words& words) {
   if (!parsed) return parsed.refusal();
   if (!*parsed) return exit_right;
   if (const Status fine = acceptable(request); !fine) return fine.refusal();
+  if (const Status opened = open_record(request); !opened) return opened.refusal();
   const auto library = report::chart_library();
   if (!library) return library.refusal();
   const auto session = open_session(request.placement);
@@ -192,7 +212,14 @@ Result<int> report_command(const Words& words) {
   if (!document) return document.refusal();
   const bool right = (*document)["check"]["ok"].get<bool>();
   if (right && !request.no_times)
-    if (const Status timed = add_times(*document, *subject, *session, progress); !timed) return timed.refusal();
+    if (const Status timed = add_times(request, *document, *subject, *session, progress); !timed)
+      return timed.refusal();
+  if (request.record) (*document)["times"] = request.record->times;
+  if (request.peers)
+    if (const Status added = add_peers(
+            (*document)["times"], request.record ? subject->problem : of_length(subject->problem, 64), *request.peers);
+        !added)
+      return added.refusal();
   if (const Status written = write(*request.out, report::page(*document, *library)); !written) return written.refusal();
   if (request.json)
     emit(*document);

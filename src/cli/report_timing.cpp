@@ -45,17 +45,6 @@ Result<std::vector<Timed>> timed_rows(const Bench& bench, double seconds, const 
   return all;
 }
 
-/// The problem for one sequence and one group of heads, S keys and, unless it decodes, S queries.
-Problem of_length(const Problem& problem, std::int64_t length) {
-  Problem one = problem;
-  one.batch = one.heads_kv = 1;
-  one.heads_q = problem.group();
-  one.keys = length;
-  if (problem.queries != 1) one.queries = length;
-  one.seqlens_k = false;
-  return one;
-}
-
 /// As long as judging every kernel at this length takes a moment.
 bool short_enough(const Problem& problem) {
   constexpr double most_pairs = 0x1p22;
@@ -65,6 +54,16 @@ bool short_enough(const Problem& problem) {
 }
 
 }  // namespace
+
+Problem of_length(const Problem& problem, std::int64_t length) {
+  Problem one = problem;
+  one.batch = one.heads_kv = 1;
+  one.heads_q = problem.group();
+  one.keys = length;
+  if (problem.queries != 1) one.queries = length;
+  one.seqlens_k = false;
+  return one;
+}
 
 Result<Json> roofline_json(const Bench& bench, const Session& session, Progress& progress) {
   constexpr double seconds = 0.2;

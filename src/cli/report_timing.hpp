@@ -23,7 +23,11 @@ struct Bench {
 /// `fresnel machine`, else now.
 [[nodiscard]] Result<Json> roofline_json(const Bench& bench, const Session& session, Progress& progress);
 
-/// {problems, series: [{kernel, points: [{s, seconds, runs}]}]}: one group of heads of the problem, S from 64 on.
+/// The problem that `times_json` times, at one length: one sequence and one group of heads, S keys and, unless it
+/// decodes, S queries.
+[[nodiscard]] Problem of_length(const Problem& problem, std::int64_t length);
+
+/// {problem, series: [{kernel, points: [{s, seconds, runs}]}]}: one group of heads of the problem, S from 64 on.
 [[nodiscard]] Result<Json> times_json(const Problem& problem, const Session& session, Progress& progress);
 
 }  // namespace fresnel::cli

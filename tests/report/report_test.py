@@ -175,6 +175,37 @@ class Right(Folder):
         self.assertGreater(held["check"]["outputs"]["o"]["by_octave"][16], 0)
         self.assertIsNone(held["roofline"])
 
+    def test_a_record_brings_its_own_times(self):
+        record = CASE.parent.parent.parent / "docs/evidence/tiled_attention"
+        held = self.report(record)
+        groups = json.loads((record / "results.json").read_text())["groups"]
+        first = [group for group in groups if group["run"] == groups[0]["run"]]
+        longest = max(first, key=lambda group: int(re.search(r"k(\d+)", group["problem"])[1]))
+        self.assertEqual(held["problem"], longest["problem"])
+        self.assertIn(str(record), held["source"])
+        for line in held["times"]["series"]:
+            for point in line["points"]:
+                medians = [kernel["median_seconds"] for group in first if f" k{point['s']} " in group["problem"]
+                           for kernel in group["kernels"] if kernel["name"] == line["kernel"]]
+                self.assertIn(point["seconds"], medians)
+                self.assertEqual(point["runs"], 31 * len(medians))
+        self.assertEqual(len(held["times"]["series"]), 2)
+        self.assertEqual([len(line["points"]) for line in held["times"]["series"]], [3, 3])
+        self.assertIn("results.json", self.fresnel("report", CASE.parent, "-o", self.out, code=2).stderr)
+
+    def test_peers_are_further_series(self):
+        peers = self.folder / "peers.json"
+        row = {"problem": "b1 h1 q128 k128 d16 f32", "threads": 1, "who": "PyTorch", "runs": 9, "median_seconds": 1e-3}
+        other = dict(row, problem="b1 h1 q128 k128 d32 f32")
+        rows = [row, dict(row, problem="b1 h1 q64 k64 d16 f32"), other]
+        peers.write_text(json.dumps({"peers": {"PyTorch": "2"}, "rows": rows}))
+        words = ["--problem", "b1 h1 q100 k100 d16 f32", "--peers", peers]
+        series = self.report(*words)["times"]["series"]
+        self.assertEqual([(line["kernel"], [point["s"] for point in line["points"]]) for line in series],
+                         [("PyTorch", [64, 128])])
+        peers.write_text(json.dumps({"rows": [other]}))
+        self.assertIn("--peers", self.fresnel("report", *words, "-o", self.out, code=2).stderr)
+
     def test_attention_is_what_attend_shows(self):
         shown = self.printed("attend", CASE)["attended"]
         row = self.report(CASE)["attention"]["rows"][0]

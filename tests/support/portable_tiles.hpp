@@ -26,6 +26,10 @@ class PortableTiles {
       std::memcpy(lines_[tile][line], static_cast<const std::byte*>(from) + line * stride, 64);
   }
   template <int tile>
+  void stream(const void* from, std::ptrdiff_t stride) {
+    load<tile>(from, stride);
+  }
+  template <int tile>
   void store(void* to, std::ptrdiff_t stride) {
     for (int line = 0; line < 16; ++line)
       std::memcpy(static_cast<std::byte*>(to) + line * stride, lines_[tile][line], 64);

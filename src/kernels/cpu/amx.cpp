@@ -14,20 +14,19 @@ namespace fresnel::cpu {
 
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
-/// Blocks of 64 keys in f16 and up to D 64 in bf16, so that what a step touches stays near the first-level cache; else
-/// of 128 keys, so that O is loaded and stored half as often. Up to eight groups of 32 queries (and 192 KB of them)
-/// share K and V in the second-level cache; short sequences keep at least eight items.
+/// Blocks of 64 keys, so that what a step touches stays near the first-level cache. Up to 256 queries (and 192 KB of
+/// them) share K and V in the second-level cache; short sequences keep at least eight items.
 Tile amx_tile(const Problem& problem, const Machine&) {
-  const bool narrow = problem.dtype == DType::f16 || std::max(problem.head_dim, problem.value_dim) <= 64;
-  const TileShape shape(problem, narrow ? 64 : 128);
+  const TileShape shape(problem, 64);
   const std::int64_t fit = (192 << 10) / (shape.q_bytes() + shape.o_floats() * 4);
-  const std::int64_t most = std::clamp<std::int64_t>(fit, 1, TileScratch::most_groups);
-  return {std::clamp<std::int64_t>(problem.queries / (8 * tile_queries), 1, most) * tile_queries, shape.block};
+  const std::int64_t most = std::clamp<std::int64_t>(fit, 1, 256 / shape.lanes);
+  return {std::clamp<std::int64_t>(problem.queries / (8 * shape.lanes), 1, most) * shape.lanes, shape.block};
 }
 
 std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile) {
   Carver carver(nullptr);
-  TileScratch(carver, TileShape(problem, tile.keys), tile.queries / tile_queries);
+  const TileShape shape(problem, tile.keys);
+  TileScratch(carver, shape, tiles_of(tile.queries, shape.lanes));
   return carver.used();
 }
 

@@ -39,27 +39,26 @@ struct PackedHead {
 
 /// One lane's scratch: the queries of a work item, and what a pipeline of three blocks needs.
 struct TileScratch {
-  static constexpr std::int64_t most_groups = 8;
+  static constexpr std::int64_t most_groups = 16;
   TileQueries queries[most_groups];
-  float* s;             ///< [block][32]
-  std::uint32_t* p[2];  ///< [block / 2][32] pairs of bf16, of the block in the middle and of the one before, in turn;
-                        ///< one and the same where P(n-1) is in registers before P(n) is written
+  float* s;             ///< [block][lanes]
+  std::uint32_t* p[2];  ///< [block / 2][lanes] pairs of bf16, of the block in the middle and of the one before, in turn
   float* s_again;       ///< scores made a second time
   std::byte* clean[2];  ///< blocks of V without the numbers that are not finite
-  float* factor;        ///< [32] 1 / l
+  float* factor;        ///< [lanes] 1 / l
+  float* lse;           ///< [lanes]
   TileScratch(Carver& carver, const TileShape& shape, std::int64_t groups) {
-    s = carver.take<float>(shape.block * tile_queries);
-    p[0] = p[1] = carver.take<std::uint32_t>(shape.parts * shape.p_part());
-    if (!shape.is(wide_shape)) p[1] = carver.take<std::uint32_t>(shape.parts * shape.p_part());
+    s = carver.take<float>(shape.block * shape.lanes);
+    for (std::uint32_t*& block : p) block = carver.take<std::uint32_t>(shape.parts * shape.p_part());
     for (std::int64_t group = 0; group < groups; ++group) {
       TileQueries& one = queries[group];
       one.q = carver.take<std::uint32_t>(shape.q_bytes() / 4);
       one.o = carver.take<float>(shape.o_floats());
-      for (float** array : {&one.base, &one.l}) *array = carver.take<float>(tile_queries);
-      for (std::int32_t** array : {&one.first, &one.last}) *array = carver.take<std::int32_t>(tile_queries);
+      for (float** array : {&one.base, &one.l}) *array = carver.take<float>(shape.lanes);
+      for (std::int32_t** array : {&one.first, &one.last}) *array = carver.take<std::int32_t>(shape.lanes);
     }
-    factor = carver.take<float>(tile_queries);
-    s_again = carver.take<float>(shape.block * tile_queries);
+    for (float** array : {&factor, &lse}) *array = carver.take<float>(shape.lanes);
+    s_again = carver.take<float>(shape.block * shape.lanes);
     for (std::byte*& block : clean) block = carver.take<std::byte>(shape.v_bytes());
   }
 };
@@ -73,82 +72,81 @@ struct TileItem {
   /// The block's scores where a plain scale is not all there is to them.
   void finish(const TileShape& shape, const TileStage& stage, const TileScratch& scratch, float* scores) const {
     const std::int64_t group = stage.queries - scratch.queries;
-    if (stage.edge || !rule.plain()) finish_block(rule, first_query + group * tile_queries, shape.block, stage, scores);
+    if (stage.edge || !rule.plain()) finish_block(shape, rule, first_query + group * shape.lanes, stage, scores);
   }
 };
 
 /// The scores of a block made a second time, for lanes whose base turned out to be stale, and weighed again.
-template <int parts, class Tiles>
-void settle_again(Tiles& tiles, const TileShape& shape, const TileItem& item, const TileScratch& scratch,
+template <class Products>
+void settle_again(Products& products, const TileShape& shape, const TileItem& item, const TileScratch& scratch,
                   const TileStage& now, std::uint32_t fresh, TileWeights& weights) {
   NothingBeside nothing;
-  multiply<parts, true>(tiles, now.k, now.queries->q, shape.q_part(), shape.d_steps, shape.key_tiles(), scratch.s_again,
-                        nothing);
-  tiles.fence();
+  products.make_scores(shape, now, scratch.s_again, nothing);
+  products.put_down(shape);
   item.finish(shape, now, scratch, scratch.s_again);
   weights.s = scratch.s_again;
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < shape.halves(); ++half) {
     __m512 sum = weights.sum[half];
     if (const __mmask16 again = unsettled(sum, fresh, half); again != 0)
-      sum = weigh_again<parts>(weights, *now.queries, shape.block, shape.value_tiles() * tile_lines, half, again);
+      sum = weigh_again<Products::parts, Products::lanes>(shape, weights, *now.queries, half, again);
     add_sums(*now.queries, sum, half);
   }
 }
 
 /// The products of a step where all three stages are there, and the weights between them.
-template <int parts, class Tiles>
-HWY_INLINE void full_step(Tiles& tiles, const TileShape& shape, const TileStage& next, const TileStage& before,
+template <class Products>
+HWY_INLINE void full_step(Products& products, const TileShape& shape, const TileStage& next, const TileStage& before,
                           const std::uint32_t* p_before, float* s, TileWeights& weights) {
-  const auto paired = [&](const TileShape& constant) HWY_ATTR {
-    paired_step<parts>(tiles, constant, next.k, next.queries->q, before.v, p_before, before.queries->o, s, weights);
+  const auto step = [&](const TileShape& constant) HWY_ATTR {
+    interleave(products, constant, next, before, p_before, s, weights);
   };
-  if constexpr (parts == 2) {
-    if (shape.is(split_shape)) return paired(split_shape);
-    if (shape.is(deep_split_shape)) return paired(deep_split_shape);
+  if constexpr (Products::lanes == 16) {
+    if (shape.is(narrow_shape)) return step(narrow_shape);
+  } else if constexpr (Products::parts == 2) {
+    if (shape.is(split_shape)) return step(split_shape);
+    if (shape.is(deep_split_shape)) return step(deep_split_shape);
   } else {
-    if (shape.is(wide_shape))
-      return wide_step(tiles, next.k, next.queries->q, before.v, p_before, before.queries->o, s, weights);
-    if (shape.is(deep_shape)) return paired(deep_shape);
+    if (shape.is(deep_shape)) return step(deep_shape);
   }
-  paired(shape);
+  step(shape);
 }
 
 /// One step of the pipeline; stages without queries are not there. `turn` says which block of weights is the middle's.
-template <int parts, class Tiles>
-void tile_step(Tiles& tiles, const TileShape& shape, const TileItem& item, const TileScratch& scratch, int turn,
+template <class Products>
+void tile_step(Products& products, const TileShape& shape, const TileItem& item, const TileScratch& scratch, int turn,
                const TileStage& next, TileStage& now, const TileStage& before) {
-  tiles.fence();
+  constexpr int parts = Products::parts, lanes = Products::lanes;
+  products.tiles.fence();
   const std::uint32_t* const p_before = scratch.p[turn ^ 1];
   TileWeights weights;
   std::uint32_t fresh = 0;
   if (now.queries != nullptr) {
     item.finish(shape, now, scratch, scratch.s);
     weights = start_weights(shape, now, scratch.s, scratch.p[turn], item.rule.to_log2(!item.rule.plain()));
-    if (now.queries->anchored != all_lanes) fresh = anchor(weights, *now.queries, shape.block);
+    if (now.queries->anchored != shape.all_lanes()) fresh = anchor(shape, weights, *now.queries);
   }
   if (now.queries != nullptr && next.queries != nullptr && before.queries != nullptr) {
-    full_step<parts>(tiles, shape, next, before, p_before, scratch.s, weights);
+    full_step(products, shape, next, before, p_before, scratch.s, weights);
   } else {  // the pipeline fills or drains
     NothingBeside nothing;
-    if (before.queries != nullptr)
-      multiply<parts, false>(tiles, before.v, p_before, shape.p_part(), shape.key_steps(), shape.value_tiles(),
-                             before.queries->o, nothing);
-    tiles.fence();
-    if (now.queries != nullptr) weigh_block<parts>(weights, shape.block);
-    tiles.fence();
-    if (next.queries != nullptr)
-      multiply<parts, true>(tiles, next.k, next.queries->q, shape.q_part(), shape.d_steps, shape.key_tiles(), scratch.s,
-                            nothing);
+    if (before.queries != nullptr) products.add_values(shape, before, p_before, nothing);
+    products.tiles.fence();
+    if (now.queries != nullptr) weigh_block<parts, lanes>(weights, shape.block);
+    products.tiles.fence();
+    if (next.queries != nullptr) products.make_scores(shape, next, scratch.s, nothing);
   }
-  tiles.fence();
+  products.tiles.fence();
   if (now.queries == nullptr) return;
-  if ((unsettled(weights.sum[0], fresh, 0) | unsettled(weights.sum[1], fresh, 1)) != 0) {
+  std::uint32_t stale = unsettled(weights.sum[0], fresh, 0);
+  if constexpr (lanes == most_lanes) stale |= unsettled(weights.sum[1], fresh, 1);
+  if (stale != 0) {
     TileWeights again = weights;  // a copy, so that what the products leave to the vectors can live in registers
-    settle_again<parts>(tiles, shape, item, scratch, now, fresh, again);
+    settle_again(products, shape, item, scratch, now, fresh, again);
   } else {
-    for (int half = 0; half < 2; ++half) add_sums(*now.queries, weights.sum[half], half);
+    for (int half = 0; half < lanes / 16; ++half) add_sums(*now.queries, weights.sum[half], half);
   }
   if (now.careful) {
+    products.put_down(shape);
     add_by_hand(shape, now, scratch.p[turn]);
     now.v = now.clean;
   }
@@ -158,14 +156,14 @@ void tile_step(Tiles& tiles, const TileShape& shape, const TileItem& item, const
 template <class Element>
 void start_queries(const TileShape& shape, const TileItem& item, Rows<const Element> q, std::int64_t head_dim,
                    std::int64_t group, TileQueries& to) {
-  const std::int64_t first = item.first_query + group * tile_queries;
-  const std::int64_t count = std::min(tile_queries, item.count - group * tile_queries);
+  const std::int64_t first = item.first_query + group * shape.lanes;
+  const std::int64_t count = std::min(shape.lanes, item.count - group * shape.lanes);
   pack_queries(shape, q, first, count, head_dim, to.q);
   std::fill_n(to.o, shape.o_floats(), 0.0f);
-  std::fill_n(to.base, tile_queries, 0.0f);
-  std::fill_n(to.l, tile_queries, 0.0f);
+  std::fill_n(to.base, shape.lanes, 0.0f);
+  std::fill_n(to.l, shape.lanes, 0.0f);
   to.anchored = 0;
-  for (std::int64_t lane = 0; lane < tile_queries; ++lane) {
+  for (std::int64_t lane = 0; lane < shape.lanes; ++lane) {
     const KeyRange seen = item.mask.range(first + std::min(lane, count - 1));
     to.first[lane] = static_cast<std::int32_t>(seen.empty() ? 0 : seen.first);
     to.last[lane] = static_cast<std::int32_t>(seen.empty() ? 0 : seen.last);
@@ -174,72 +172,133 @@ void start_queries(const TileShape& shape, const TileItem& item, Rows<const Elem
 
 /// Queries leave: o = O / l, lse = (base + log2 l) ln 2.
 template <class Element>
-void finish_queries(const Launch& launch, const TileItem& item, std::int64_t batch, std::int64_t head,
-                    std::int64_t group, const TileQueries& from, float* factor) {
-  const std::int64_t first = item.first_query + group * tile_queries;
-  const std::int64_t count = std::min(tile_queries, item.count - group * tile_queries);
-  const auto out = rows_of<Element>(launch.outputs.o, batch, head);
-  for (std::int64_t lane = 0; lane < tile_queries; ++lane)
-    factor[lane] = from.first[lane] < from.last[lane] ? 1 / from.l[lane] : 0;
-  store_queries<Element>(from.o, factor, out, first, count, launch.plan.problem.value_dim);
+void finish_queries(const Launch& launch, const TileShape& shape, const TileItem& item, const QueryTile& tile,
+                    std::int64_t group, TileScratch& scratch) {
+  const std::int64_t first = item.first_query + group * shape.lanes, value_dim = launch.plan.problem.value_dim;
+  const std::int64_t count = std::min(shape.lanes, item.count - group * shape.lanes);
+  const TileQueries& from = scratch.queries[group];
+  const auto out = rows_of<Element>(launch.outputs.o, tile.batch, tile.head);
+  for (std::int64_t lane = 0; lane < shape.lanes; ++lane)
+    scratch.factor[lane] = from.first[lane] < from.last[lane] ? 1 / from.l[lane] : 0;
+  store_queries<Element>(shape, from.o, scratch.factor, out, first, count, value_dim);
+  log_sums(shape, from, scratch.lse);
   for (std::int64_t lane = 0; lane < count; ++lane) {
-    float lse = -std::numeric_limits<float>::infinity();
-    if (from.first[lane] < from.last[lane]) {
-      const double base = static_cast<double>(from.base[lane]) * std::numbers::ln2;
-      lse = static_cast<float>(base + std::log(static_cast<double>(from.l[lane])));
-    } else {  // whatever the lane gathered from its neighbours' blocks was multiplied by nothing
-      std::fill_n(out.row(first + lane), launch.plan.problem.value_dim, Element{0});
+    if (from.first[lane] >= from.last[lane]) {  // what it gathered from its neighbours' blocks counts for nothing
+      std::fill_n(out.row(first + lane), value_dim, Element{0});
+      scratch.lse[lane] = -std::numeric_limits<float>::infinity();
     }
-    store_lse<float>(launch.outputs, batch, head, first + lane, lse);
+    store_lse<float>(launch.outputs, tile.batch, tile.head, first + lane, scratch.lse[lane]);
   }
 }
 
-/// All blocks of keys for the queries of one item, through the pipeline.
-template <class Tiles, class Element>
-void attend_item(const Launch& launch, const TileShape& shape, const PackedHead& packed, const QueryTile& tile,
-                 TileScratch& scratch) {
-  const Problem& problem = launch.plan.problem;
-  Tiles tiles;
-  TileItem item;
-  item.mask = mask_of(problem, live_keys(problem, launch.inputs, tile.batch));
-  item.rule = {score_rule<float>(problem, launch.inputs, tile.batch, tile.head), item.mask.offset};
-  item.first_query = tile.first;
-  item.count = tile.count;
-  const auto q = rows_of<Element>(launch.inputs.q, tile.batch, tile.head);
-  const std::int64_t groups = tiles_of(tile.count, tile_queries);
-  for (std::int64_t group = 0; group < groups; ++group)
-    start_queries(shape, item, q, problem.head_dim, group, scratch.queries[group]);
+/// Rows that will be read or written soon. They are asked for a few lines at a time, between steps, so that they do not
+/// crowd out what the tiles ask for.
+template <class T, bool written>
+class RowsAhead {
+ public:
+  RowsAhead(Rows<T> rows, std::int64_t first, std::int64_t count, std::int64_t width)
+      : rows_(rows), first_(first), lines_((width + line - 1) / line), rest_(std::max<std::int64_t>(count, 0) * lines_) {}
+  [[nodiscard]] std::int64_t rest() const { return rest_; }
+  void some(std::int64_t count) {
+    for (; count > 0 && rest_ > 0; --count) {
+      --rest_;
+      __builtin_prefetch(rows_.row(first_ + rest_ / lines_) + rest_ % lines_ * line, written ? 1 : 0, 3);
+    }
+  }
 
-  TileStage before, now;
-  int turn = 0;
-  const auto advance = [&](const TileStage& next) {
-    tile_step<parts_in<Element>>(tiles, shape, item, scratch, turn, next, now, before);
-    before = now;
-    now = next;
-    turn ^= 1;
-  };
-  const auto meet = [&](std::int64_t group, std::int64_t block) {
-    const std::int64_t first = block * shape.block, there = std::min(shape.block, item.mask.keys - first);
-    const std::int64_t at = tile.first + group * tile_queries;
-    const TileClass kind = classify(item.mask, at, std::min(tile_queries, tile.first + tile.count - at), first, there);
-    if (kind == TileClass::skip) return;
-    TileStage next{&scratch.queries[group], packed.k + block * shape.k_bytes(), packed.v + block * shape.v_bytes(),
-                   scratch.clean[turn], first};
-    next.edge = kind == TileClass::edge || there < shape.block;
-    next.careful = next.edge && !packed.finite[block];
-    advance(next);
-  };
-  const KeyRange seen = item.mask.range(tile.first, tile.count);
-  const std::int64_t end = seen.empty() ? 0 : tiles_of(seen.last, shape.block), stretch = shape.stretch();
-  for (std::int64_t from = seen.empty() ? 0 : seen.first / shape.block; from < end; from += stretch)
+ private:
+  static constexpr std::int64_t line = 64 / sizeof(T);
+  Rows<T> rows_;
+  std::int64_t first_, lines_, rest_;
+};
+
+/// The steps of one item: its groups of queries against stretches of blocks.
+template <class Products, class Element>
+class TileWalk {
+ public:
+  TileWalk(const Launch& launch, const TileShape& shape, const PackedHead& packed, const QueryTile& tile,
+           TileScratch& scratch)
+      : launch_(launch), problem_(launch.plan.problem), shape_(shape), packed_(packed), tile_(tile), scratch_(scratch) {
+    item_.mask = mask_of(problem_, live_keys(problem_, launch.inputs, tile.batch));
+    item_.rule = {score_rule<float>(problem_, launch.inputs, tile.batch, tile.head), item_.mask.offset};
+    item_.first_query = tile.first;
+    item_.count = tile.count;
+  }
+
+  void run() {
+    const std::int64_t groups = tiles_of(tile_.count, shape_.lanes), stretch = shape_.stretch();
+    const KeyRange seen = item_.mask.range(tile_.first, tile_.count);
+    const KeyRange blocks =
+        seen.empty() ? KeyRange{} : KeyRange{seen.first / shape_.block, tiles_of(seen.last, shape_.block)};
+    if (blocks.empty()) {
+      for (std::int64_t group = 0; group < groups; ++group) start(group);
+    }
+    for (std::int64_t from = blocks.first; from < blocks.last; from += stretch) {
+      const KeyRange these{from, std::min(from + stretch, blocks.last)};
+      for (std::int64_t group = 0; group < groups; ++group) meet_stretch(group, these, from == blocks.first);
+    }
+    advance({});
+    advance({});
+    products_.put_down(shape_);
+    products_.tiles.fence();
     for (std::int64_t group = 0; group < groups; ++group)
-      for (std::int64_t block = from; block < std::min(from + stretch, end); ++block) meet(group, block);
-  advance({});
-  advance({});
-  tiles.fence();
-  for (std::int64_t group = 0; group < groups; ++group)
-    finish_queries<Element>(launch, item, tile.batch, tile.head, group, scratch.queries[group], scratch.factor);
-}
+      finish_queries<Element>(launch_, shape_, item_, tile_, group, scratch_);
+  }
+
+ private:
+  [[nodiscard]] std::int64_t query(std::int64_t group) const { return tile_.first + group * shape_.lanes; }
+  [[nodiscard]] std::int64_t count(std::int64_t group) const {
+    return std::clamp<std::int64_t>(tile_.first + tile_.count - query(group), 0, shape_.lanes);
+  }
+  [[nodiscard]] Rows<const Element> q() const { return rows_of<Element>(launch_.inputs.q, tile_.batch, tile_.head); }
+
+  void start(std::int64_t group) {
+    start_queries(shape_, item_, q(), problem_.head_dim, group, scratch_.queries[group]);
+  }
+
+  /// One group's steps. The first time, memory is asked for the rows of O that it will write and for the next Q.
+  void meet_stretch(std::int64_t group, const KeyRange& blocks, bool first_time) {
+    if (first_time) start(group);
+    const auto out = rows_of<Element>(launch_.outputs.o, tile_.batch, tile_.head);
+    RowsAhead<Element, true> o(out, query(group), first_time ? count(group) : 0, problem_.value_dim);
+    RowsAhead<const Element, false> next(q(), query(group + 1), first_time ? count(group + 1) : 0, problem_.head_dim);
+    const std::int64_t o_share = tiles_of(o.rest(), blocks.size()), q_share = tiles_of(next.rest(), blocks.size());
+    for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
+      o.some(o_share);
+      next.some(q_share);
+      meet(group, block);
+    }
+  }
+
+  void meet(std::int64_t group, std::int64_t block) {
+    const std::int64_t first = block * shape_.block, there = std::min(shape_.block, item_.mask.keys - first);
+    const TileClass kind = classify(item_.mask, query(group), count(group), first, there);
+    if (kind == TileClass::skip) return;
+    TileStage next{&scratch_.queries[group], packed_.k + block * shape_.k_bytes(), packed_.v + block * shape_.v_bytes(),
+                   scratch_.clean[turn_], first};
+    next.edge = kind == TileClass::edge || there < shape_.block;
+    next.careful = next.edge && !packed_.finite[block];
+    advance(next);
+  }
+
+  void advance(const TileStage& next) {
+    tile_step(products_, shape_, item_, scratch_, turn_, next, now_, before_);
+    before_ = now_;
+    now_ = next;
+    turn_ ^= 1;
+  }
+
+  const Launch& launch_;
+  const Problem& problem_;
+  const TileShape& shape_;
+  const PackedHead& packed_;
+  const QueryTile tile_;
+  TileScratch& scratch_;
+  TileItem item_;
+  Products products_;
+  TileStage before_, now_;
+  int turn_ = 0;
+};
 
 /// Some blocks of one kv head.
 template <class Element>
@@ -263,7 +322,7 @@ void pack_blocks(const Launch& launch, const TileShape& shape, std::int64_t batc
 }
 
 /// Packs and attends kv heads [first, first + count).
-template <class Tiles, class Element>
+template <class Products, class Element>
 void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t first, std::int64_t count) {
   const Plan& plan = launch.plan;
   const Problem& problem = plan.problem;
@@ -287,18 +346,16 @@ void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t
     const std::int64_t tile = tiles - 1 - index / (count * group), head = index % (count * group);
     const std::int64_t kv = first + head / group, at = tile * plan.tile.queries;
     Carver carver(shared + plan.shared_bytes + static_cast<std::size_t>(lane) * plan.lane_bytes);
-    TileScratch scratch(carver, shape, plan.tile.queries / tile_queries);
-    attend_item<Tiles, Element>(launch, shape, packed(head / group),
-                                {kv / problem.heads_kv, kv % problem.heads_kv * group + head % group, at,
-                                 std::min(plan.tile.queries, problem.queries - at)},
-                                scratch);
+    TileScratch scratch(carver, shape, tiles_of(plan.tile.queries, shape.lanes));
+    const QueryTile rows{kv / problem.heads_kv, kv % problem.heads_kv * group + head % group, at,
+                         std::min(plan.tile.queries, problem.queries - at)};
+    TileWalk<Products, Element>(launch, shape, packed(head / group), rows, scratch).run();
   });
 }
 
-template <class Tiles, class Element>
-void tile_flash_of(const Launch& launch) {
+template <class Products, class Element>
+void tile_flash_of(const Launch& launch, const TileShape& shape) {
   const Problem& problem = launch.plan.problem;
-  const TileShape shape(problem, launch.plan.tile.keys);
   const std::int64_t heads = problem.batch * problem.heads_kv;
   const std::int64_t bytes = std::max<std::int64_t>(packed_head_bytes(problem, shape), 64);
   // What one thread packs for itself stays in its second-level cache; several take heads enough to even out.
@@ -306,13 +363,15 @@ void tile_flash_of(const Launch& launch) {
   const std::int64_t fit = std::max<std::int64_t>(static_cast<std::int64_t>(launch.plan.shared_bytes) / bytes, 1);
   const std::int64_t together = std::min(fit, wanted);
   for (std::int64_t first = 0; first < heads; first += together)
-    tile_flash_heads<Tiles, Element>(launch, shape, first, std::min(together, heads - first));
+    tile_flash_heads<Products, Element>(launch, shape, first, std::min(together, heads - first));
 }
 
 template <class Tiles>
 void tile_flash(const Launch& launch) {
-  if (launch.plan.problem.dtype == DType::f16) return tile_flash_of<Tiles, Float16>(launch);
-  tile_flash_of<Tiles, BFloat16>(launch);
+  const TileShape shape(launch.plan.problem, launch.plan.tile.keys);
+  if (shape.parts == 2) return tile_flash_of<PairedProducts<Tiles, 2>, Float16>(launch, shape);
+  if (shape.lanes == 16) return tile_flash_of<NarrowProducts<Tiles>, BFloat16>(launch, shape);
+  tile_flash_of<PairedProducts<Tiles, 1>, BFloat16>(launch, shape);
 }
 
 }  // namespace fresnel::cpu

@@ -4,7 +4,7 @@
 //
 //     K block   [key tile][step of D][part]        16 keys x 32 numbers      A of S^T = K Q^T
 //     V block   [tile of Dv][step of keys][part]   16 columns x 32 keys      A of O^T = V^T P^T
-//     Q tile    [part][D / 2][32 queries]          pairs of numbers          B of S^T
+//     Q tile    [part][D / 2][queries]             pairs of numbers          B of S^T
 //
 // The unit has no f16, but a number of 11 bits is the sum of two of 8: x = high + low, exactly. Weights are split, too,
 // in 16 bits. Of the four products of parts that of the two low ones is left out, 2^-16 of the whole.
@@ -25,9 +25,8 @@
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 
-inline constexpr std::int64_t tile_queries = 32;  ///< queries of a score block: two tiles of 16 lanes
-inline constexpr std::uint32_t all_lanes = 0xffffffff;
 inline constexpr std::int64_t product_depth = 32;  ///< numbers of a product's sum
+inline constexpr int most_lanes = 32;              ///< queries of a block of scores: one tile of 16, or two
 
 /// How a problem is cut into tiles.
 struct TileShape {
@@ -35,17 +34,21 @@ struct TileShape {
   std::int64_t d_steps;      ///< products along D
   std::int64_t value_pairs;  ///< pairs of tiles along Dv
   std::int64_t parts;        ///< of a number: f16 is split in two
+  std::int64_t lanes;        ///< queries: 16 where their O and Q fit in the tile registers, else 32
 
   constexpr TileShape(DType dtype, std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim)
       : block(keys),
         d_steps((head_dim + product_depth - 1) / product_depth),
         value_pairs((value_dim + product_depth - 1) / product_depth),
-        parts(dtype == DType::f16 ? 2 : 1) {}
+        parts(dtype == DType::f16 ? 2 : 1),
+        lanes(parts == 1 && d_steps <= 2 && value_pairs <= 2 ? 16 : most_lanes) {}
   TileShape(const Problem& problem, std::int64_t keys)
       : TileShape(problem.dtype, keys, problem.head_dim, problem.value_dim) {}
   [[nodiscard]] constexpr bool is(const TileShape& other) const {
     return block == other.block && d_steps == other.d_steps && value_pairs == other.value_pairs && parts == other.parts;
   }
+  [[nodiscard]] constexpr int halves() const { return static_cast<int>(lanes / 16); }
+  [[nodiscard]] constexpr std::uint32_t all_lanes() const { return lanes == 16 ? 0xffff : 0xffffffff; }
   [[nodiscard]] constexpr std::int64_t key_tiles() const { return block / tile_lines; }
   [[nodiscard]] constexpr std::int64_t key_steps() const { return block / product_depth; }
   [[nodiscard]] constexpr std::int64_t value_tiles() const { return 2 * value_pairs; }
@@ -57,14 +60,14 @@ struct TileShape {
     return std::max<std::int64_t>((std::int64_t{512} << 10) / (k_bytes() + v_bytes()), 1);
   }
   /// Pairs of numbers in one part of Q and of P.
-  [[nodiscard]] constexpr std::int64_t q_part() const { return d_steps * product_depth / 2 * tile_queries; }
-  [[nodiscard]] constexpr std::int64_t p_part() const { return block / 2 * tile_queries; }
+  [[nodiscard]] constexpr std::int64_t q_part() const { return d_steps * product_depth / 2 * lanes; }
+  [[nodiscard]] constexpr std::int64_t p_part() const { return block / 2 * lanes; }
   [[nodiscard]] constexpr std::int64_t q_bytes() const { return parts * q_part() * 4; }
-  [[nodiscard]] constexpr std::int64_t o_floats() const { return value_tiles() * tile_lines * tile_queries; }
+  [[nodiscard]] constexpr std::int64_t o_floats() const { return value_tiles() * tile_lines * lanes; }
 };
 
 /// Shapes whose steps the compiler sees as constants: D and Dv 33 to 64, and 97 to 128.
-inline constexpr TileShape wide_shape(DType::bf16, 64, 64, 64), deep_shape(DType::bf16, 128, 128, 128);
+inline constexpr TileShape narrow_shape(DType::bf16, 64, 64, 64), deep_shape(DType::bf16, 64, 128, 128);
 inline constexpr TileShape split_shape(DType::f16, 64, 64, 64), deep_split_shape(DType::f16, 64, 128, 128);
 
 /// Columns and rows of a 16 x 16 block of 32-bit numbers change places.
@@ -211,10 +214,10 @@ void pack_queries(const TileShape& shape, Rows<const Element> q, std::int64_t fi
                   std::int64_t head_dim, std::uint32_t* to) {
   const auto store = [&](__m512i(&rows)[16], std::uint32_t* at) {
     transpose_block(rows);
-    for (int i = 0; i < 16; ++i) _mm512_store_si512(at + i * tile_queries, rows[i]);
+    for (int i = 0; i < 16; ++i) _mm512_store_si512(at + i * shape.lanes, rows[i]);
   };
   for (std::int64_t step = 0; step < shape.d_steps; ++step) {
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < shape.halves(); ++half) {
       __m512i high[16], low[16];
       for (int i = 0; i < 16; ++i) {
         const std::int64_t query = first + std::min<std::int64_t>(half * 16 + i, count - 1);
@@ -222,7 +225,7 @@ void pack_queries(const TileShape& shape, Rows<const Element> q, std::int64_t fi
         high[i] = numbers.high;
         low[i] = numbers.low;
       }
-      std::uint32_t* const at = to + step * 16 * tile_queries + half * 16;
+      std::uint32_t* const at = to + step * 16 * shape.lanes + half * 16;
       store(high, at);
       if constexpr (parts_in<Element> == 2) store(low, at + shape.q_part());
     }
@@ -238,15 +241,15 @@ HWY_INLINE void store_row(Float16* to, __mmask16 mask, __m512 row) {
 
 /// O^T, each lane times its factor, as rows of the output: queries [first, first + count).
 template <class Element>
-void store_queries(const float* o, const float* factor, Rows<Element> out, std::int64_t first, std::int64_t count,
-                   std::int64_t value_dim) {
+void store_queries(const TileShape& shape, const float* o, const float* factor, Rows<Element> out, std::int64_t first,
+                   std::int64_t count, std::int64_t value_dim) {
   for (std::int64_t column = 0; column < value_dim; column += 16) {
     const auto mask = static_cast<__mmask16>((1u << std::min<std::int64_t>(value_dim - column, 16)) - 1);
-    for (int half = 0; half < 2 && half * 16 < count; ++half) {
+    for (int half = 0; half < shape.halves() && half * 16 < count; ++half) {
       const __m512 by = _mm512_load_ps(factor + half * 16);
       __m512i rows[16];
       for (int i = 0; i < 16; ++i) {
-        const float* const at = o + (column + i) * tile_queries + half * 16;
+        const float* const at = o + (column + i) * shape.lanes + half * 16;
         rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(at), by));
       }
       transpose_block(rows);

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two products of cpu.amx on the tile unit, with vector work between them: C[rows][32] (+)= A[rows][steps]
-// B[steps][32], rows and steps counted in tiles. Vectors work between the last product of a sum and its being stored,
-// so that neither waits for the other, however little the processor looks ahead (half as much where two threads share a
-// core).
+// The two products of cpu.amx on the tile unit, with vector work between them: C[rows][queries] (+)= A[rows][steps]
+// B[steps][queries], rows and steps counted in tiles. Vectors work between products and before a sum is stored, so that
+// neither waits for the other, however little the processor looks ahead (half as much where two threads share a core).
 //
-// Two orders of tiles, by what they load and store per product:
+// Two orders of tiles, by what they load and store per product. A store takes as long as a product and nothing else
+// begins meanwhile, so it is what an order saves first:
 //
-//     in pairs   sums 0 1   A 4   all steps of two rows    2 A + 2 B for 4 products, sums once per (2 rows, all steps)
-//                     2 3     5   B 6 7                    split in parts: high x high, low x high, high x low
-//     wide       sums 0 1   A 2 3   one row                2 A for 4 products, B (4 to 7) stays; two steps at most
+//     narrow     O 0 1 2 3   S or P 4   Q 5 6   A 7      D up to 64, 16 queries: O and Q stay from block to block,
+//                                                        a store for 4 products, 1.1 loads each
+//     in pairs   sums 0 1   A 4   all steps of two rows  32 queries: 2 A + 2 B for 4 products, sums once per (2 rows,
+//                     2 3     5   B 6 7                  all steps); in parts: high x high, low x high, high x low
+//
+// A is met once per group of queries and streams past the first-level cache, which keeps S, P, Q and O.
 #pragma once
 
 #include <type_traits>
@@ -18,32 +21,27 @@
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 
-/// Distance between rows of S, P and O in memory: 32 lanes of 4 bytes.
-inline constexpr std::ptrdiff_t tile_pitch = tile_queries * 4;
-
-/// Rows of 16 lines of S or O.
-inline constexpr std::int64_t sums_of_row = tile_lines * tile_queries;
+/// Distance in bytes between rows of S, P and O in memory, and numbers in 16 of them, where products go in pairs.
+inline constexpr std::ptrdiff_t pair_pitch = most_lanes * 4;
+inline constexpr std::int64_t pair_sums = tile_lines * most_lanes;
+/// The numbers of 16 rows of 16 queries: a tile.
+inline constexpr std::int64_t narrow_sums = tile_lines * 16;
 
 struct NothingBeside {
   HWY_INLINE void some() {}
 };
 
 /// Weights of a block, `share` pairs of keys at each stop.
-template <int parts>
+template <int parts, int lanes>
 struct WeightsBeside {
   TileWeights weights;
   std::int64_t pairs, share, next = 0;
 
   HWY_INLINE void some() {
     for (std::int64_t turn = 0; turn < share && next < pairs; ++turn, ++next)
-      for (int half = 0; half < 2; ++half) weigh_pair<parts>(weights, next, half);
+      for (int half = 0; half < lanes / 16; ++half) weigh_pair<parts, lanes>(weights, next, half);
   }
 };
-
-/// The right operand of a product, tiles (step, half): P or Q.
-[[nodiscard]] HWY_INLINE const std::uint32_t* right_tile(const std::uint32_t* b, std::int64_t step, int half) {
-  return b + step * sums_of_row + half * 16;
-}
 
 /// A sum begins at zero or goes on with what lies in memory.
 template <int tile, bool fresh, class Tiles>
@@ -51,18 +49,25 @@ HWY_INLINE void start_sum(Tiles& tiles, const float* from) {
   if constexpr (fresh) {
     tiles.template zero<tile>();
   } else {
-    tiles.template load<tile>(from, tile_pitch);
+    tiles.template load<tile>(from, pair_pitch);
   }
 }
 
-/// One step of two rows, from 16 lines of A in registers on: both halves.
-template <class Tiles, class Beside>
+/// One step of two rows, both halves. `again`: A will be asked for once more soon.
+template <bool again, class Tiles, class Beside>
 HWY_INLINE void multiply_square(Tiles& tiles, const std::byte* upper, const std::byte* lower, const std::uint32_t* b,
                                 Beside& beside) {
-  tiles.template load<4>(upper, tile_width);
-  tiles.template load<6>(b, tile_pitch);
-  tiles.template load<7>(b + 16, tile_pitch);
-  tiles.template load<5>(lower, tile_width);
+  const auto load_left = [&]<int tile>(const std::byte* from) HWY_ATTR {
+    if constexpr (again) {
+      tiles.template load<tile>(from, tile_width);
+    } else {
+      tiles.template stream<tile>(from, tile_width);
+    }
+  };
+  load_left.template operator()<4>(upper);
+  tiles.template load<6>(b, pair_pitch);
+  tiles.template load<7>(b + 16, pair_pitch);
+  load_left.template operator()<5>(lower);
   tiles.template multiply_add<0, 4, 6>();
   tiles.template multiply_add<1, 4, 7>();
   beside.some();
@@ -77,8 +82,8 @@ template <int parts, bool fresh, class Tiles, class Beside>
 HWY_INLINE void multiply(Tiles& tiles, const std::byte* a, const std::uint32_t* b, std::int64_t b_part,
                          std::int64_t steps, std::int64_t rows, float* c, Beside& beside) {
   for (std::int64_t row = 0; row < rows; row += 2) {
-    float* const upper = c + row * sums_of_row;
-    float* const lower = upper + sums_of_row;
+    float* const upper = c + row * pair_sums;
+    float* const lower = upper + pair_sums;
     const std::byte* left = a + row * steps * parts * tile_bytes;
     start_sum<0, fresh>(tiles, upper);
     start_sum<1, fresh>(tiles, upper + 16);
@@ -86,76 +91,144 @@ HWY_INLINE void multiply(Tiles& tiles, const std::byte* a, const std::uint32_t* 
     start_sum<3, fresh>(tiles, lower + 16);
     for (std::int64_t step = 0; step < steps; ++step, left += parts * tile_bytes) {
       const std::byte* const below = left + steps * parts * tile_bytes;
-      const std::uint32_t* const right = right_tile(b, step, 0);
-      multiply_square(tiles, left, below, right, beside);
+      const std::uint32_t* const right = b + step * pair_sums;
+      multiply_square<parts == 2>(tiles, left, below, right, beside);
       if constexpr (parts == 2) {
-        multiply_square(tiles, left + tile_bytes, below + tile_bytes, right, beside);
-        multiply_square(tiles, left, below, right + b_part, beside);
+        multiply_square<false>(tiles, left + tile_bytes, below + tile_bytes, right, beside);
+        multiply_square<false>(tiles, left, below, right + b_part, beside);
       }
     }
     tiles.fence();  // scores that are read in the row's place have been read
-    tiles.template store<0>(upper, tile_pitch);
-    tiles.template store<1>(upper + 16, tile_pitch);
-    tiles.template store<2>(lower, tile_pitch);
-    tiles.template store<3>(lower + 16, tile_pitch);
+    tiles.template store<0>(upper, pair_pitch);
+    tiles.template store<1>(upper + 16, pair_pitch);
+    tiles.template store<2>(lower, pair_pitch);
+    tiles.template store<3>(lower + 16, pair_pitch);
   }
 }
 
-/// Row by row with two steps; B stays in registers.
-template <bool fresh, class Tiles, class Beside>
-HWY_INLINE void multiply_wide(Tiles& tiles, const std::byte* a, const std::uint32_t* b, std::int64_t rows, float* c,
-                              Beside& beside) {
-  tiles.template load<4>(right_tile(b, 0, 0), tile_pitch);
-  tiles.template load<5>(right_tile(b, 0, 1), tile_pitch);
-  tiles.template load<6>(right_tile(b, 1, 0), tile_pitch);
-  tiles.template load<7>(right_tile(b, 1, 1), tile_pitch);
-  for (std::int64_t row = 0; row < rows; ++row) {
-    float* const to = c + row * sums_of_row;
-    tiles.template load<2>(a + 2 * row * tile_bytes, tile_width);
-    tiles.template load<3>(a + (2 * row + 1) * tile_bytes, tile_width);
-    start_sum<0, fresh>(tiles, to);
-    start_sum<1, fresh>(tiles, to + 16);
-    tiles.template multiply_add<0, 2, 4>();
-    tiles.template multiply_add<1, 2, 5>();
-    beside.some();
-    tiles.template multiply_add<0, 3, 6>();
-    tiles.template multiply_add<1, 3, 7>();
-    beside.some();
-    tiles.fence();  // as above
-    tiles.template store<0>(to, tile_pitch);
-    tiles.template store<1>(to + 16, tile_pitch);
+// The products of a block as a step needs them, in both orders: a block's values are added to O, its scores made;
+// put_down() brings what registers still hold to memory, where it may be read and rescaled.
+
+/// Nothing stays in registers.
+template <class Unit, int part_count>
+struct PairedProducts {
+  static constexpr int parts = part_count, lanes = most_lanes;
+  static constexpr std::int64_t squares = parts == 2 ? 3 : 1;
+  Unit tiles;
+
+  static constexpr std::int64_t value_stops(const TileShape& shape) {
+    return squares * shape.key_steps() * shape.value_tiles();
   }
-}
+  static constexpr std::int64_t score_stops(const TileShape& shape) {
+    return squares * shape.d_steps * shape.key_tiles();
+  }
+  template <class Beside>
+  HWY_INLINE void add_values(const TileShape& shape, const TileStage& stage, const std::uint32_t* p, Beside& beside) {
+    multiply<parts, false>(tiles, stage.v, p, shape.p_part(), shape.key_steps(), shape.value_tiles(), stage.queries->o,
+                           beside);
+  }
+  template <class Beside>
+  HWY_INLINE void make_scores(const TileShape& shape, const TileStage& stage, float* s, Beside& beside) {
+    multiply<parts, true>(tiles, stage.k, stage.queries->q, shape.q_part(), shape.d_steps, shape.key_tiles(), s,
+                          beside);
+  }
+  void put_down(const TileShape& /*shape*/) { tiles.fence(); }
+};
+
+/// For narrow shapes: registers 0 to 3 keep the O of one group of queries, 5 and 6 the Q of one.
+template <class Unit>
+struct NarrowProducts {
+  static constexpr int parts = 1, lanes = 16;
+  Unit tiles;
+  const TileQueries* summing = nullptr;  ///< whose O is in registers and stale in memory
+  const TileQueries* scoring = nullptr;  ///< whose Q is in registers
+
+  static constexpr std::int64_t value_stops(const TileShape& shape) { return shape.key_steps() * shape.value_tiles(); }
+  static constexpr std::int64_t score_stops(const TileShape& shape) { return shape.d_steps * shape.key_tiles(); }
+
+  template <class Beside>
+  HWY_INLINE void add_values(const TileShape& shape, const TileStage& stage, const std::uint32_t* p, Beside& beside) {
+    if (summing != stage.queries) take_up(shape, *stage.queries);
+    const std::byte* v = stage.v;
+    const std::int64_t next_tile = shape.key_steps() * tile_bytes;
+    for (std::int64_t step = 0; step < shape.key_steps(); ++step, v += tile_bytes) {
+      tiles.template load<4>(p + step * narrow_sums, tile_width);
+      add_product<0>(v, beside);
+      add_product<1>(v + next_tile, beside);
+      if (shape.value_pairs < 2) continue;
+      add_product<2>(v + 2 * next_tile, beside);
+      add_product<3>(v + 3 * next_tile, beside);
+    }
+  }
+  template <class Beside>
+  HWY_INLINE void make_scores(const TileShape& shape, const TileStage& stage, float* s, Beside& beside) {
+    if (scoring != stage.queries) {
+      scoring = stage.queries;
+      tiles.template load<5>(scoring->q, tile_width);
+      if (shape.d_steps == 2) tiles.template load<6>(scoring->q + narrow_sums, tile_width);
+    }
+    const std::byte* k = stage.k;
+    for (std::int64_t row = 0; row < shape.key_tiles(); ++row, k += shape.d_steps * tile_bytes) {
+      tiles.template zero<4>();
+      tiles.template stream<7>(k, tile_width);
+      tiles.template multiply_add<4, 7, 5>();
+      beside.some();
+      if (shape.d_steps == 2) {
+        tiles.template stream<7>(k + tile_bytes, tile_width);
+        tiles.template multiply_add<4, 7, 6>();
+        beside.some();
+      }
+      tiles.fence();  // as above
+      tiles.template store<4>(s + row * narrow_sums, tile_width);
+    }
+  }
+  void put_down(const TileShape& shape) {
+    if (summing == nullptr) return;
+    float* const o = summing->o;
+    summing = nullptr;
+    tiles.template store<0>(o, tile_width);
+    tiles.template store<1>(o + narrow_sums, tile_width);
+    if (shape.value_pairs == 2) {
+      tiles.template store<2>(o + 2 * narrow_sums, tile_width);
+      tiles.template store<3>(o + 3 * narrow_sums, tile_width);
+    }
+    tiles.fence();
+  }
+
+ private:
+  template <int tile, class Beside>
+  HWY_INLINE void add_product(const std::byte* v, Beside& beside) {
+    tiles.template stream<7>(v, tile_width);
+    tiles.template multiply_add<tile, 7, 4>();
+    beside.some();
+  }
+  void take_up(const TileShape& shape, const TileQueries& queries) {
+    put_down(shape);
+    tiles.fence();
+    summing = &queries;
+    tiles.template load<0>(queries.o, tile_width);
+    tiles.template load<1>(queries.o + narrow_sums, tile_width);
+    if (shape.value_pairs < 2) return;
+    tiles.template load<2>(queries.o + 2 * narrow_sums, tile_width);
+    tiles.template load<3>(queries.o + 3 * narrow_sums, tile_width);
+  }
+};
 
 // The scores of a row of tiles are stored where the weights are made from. Shares are such that by then they have been
 // read: after the first product half of the weights are made, and a row's share of the second makes as much of the
 // other half as it stores.
 
-/// Values of the block before, then scores of the next one, in pairs. `shape` is a TileShape, a constant where speed
-/// counts.
-template <int parts, class Tiles>
-HWY_INLINE void paired_step(Tiles& tiles, const TileShape& shape, const std::byte* k, const std::uint32_t* q,
-                            const std::byte* v, const std::uint32_t* p, float* o, float* s, TileWeights& weights) {
-  const std::int64_t pairs = shape.block / 2;
-  constexpr std::int64_t squares = parts == 2 ? 3 : 1;
-  const std::int64_t value_stops = squares * shape.key_steps() * shape.value_tiles();
-  const std::int64_t score_stops = squares * shape.d_steps * shape.key_tiles();
-  WeightsBeside<parts> beside{weights, pairs, (pairs / 2 + value_stops - 1) / value_stops};
-  multiply<parts, false>(tiles, v, p, shape.p_part(), shape.key_steps(), shape.value_tiles(), o, beside);
+/// Values of the block before, then scores of the next one, and the weights of the block in the middle between them.
+/// `shape` is a TileShape, a constant where speed counts.
+template <class Products>
+HWY_INLINE void interleave(Products& products, const TileShape& shape, const TileStage& next, const TileStage& before,
+                           const std::uint32_t* p, float* s, TileWeights& weights) {
+  const std::int64_t pairs = shape.block / 2, value_stops = Products::value_stops(shape);
+  const std::int64_t score_stops = Products::score_stops(shape);
+  WeightsBeside<Products::parts, Products::lanes> beside{weights, pairs, (pairs / 2 + value_stops - 1) / value_stops};
+  products.add_values(shape, before, p, beside);
   beside.share = (pairs - beside.next + score_stops - 1) / score_stops;
-  multiply<parts, true>(tiles, k, q, shape.q_part(), shape.d_steps, shape.key_tiles(), s, beside);
-  weights = beside.weights;
-}
-
-/// The same row by row, for wide_shape.
-template <class Tiles>
-HWY_INLINE void wide_step(Tiles& tiles, const std::byte* k, const std::uint32_t* q, const std::byte* v,
-                          const std::uint32_t* p, float* o, float* s, TileWeights& weights) {
-  constexpr TileShape shape = wide_shape;
-  constexpr std::int64_t pairs = shape.block / 2;
-  WeightsBeside<1> beside{weights, pairs, pairs / (2 * (shape.value_tiles() + shape.key_tiles()))};
-  multiply_wide<false>(tiles, v, p, shape.value_tiles(), o, beside);
-  multiply_wide<true>(tiles, k, q, shape.key_tiles(), s, beside);
+  products.make_scores(shape, next, s, beside);
   weights = beside.weights;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Between the two products of the tile unit: a block of scores S^T [keys][32 queries] becomes weights P^T, rounded to
+// Between the two products of the tile unit: a block of scores S^T [keys][queries] becomes weights P^T, rounded to
 // bf16 and paired for the next product. Everything is lane-wise, a query a lane.
 //
 // There is no pass for the maximum. A lane keeps a base, a whole number of at least 8 above the largest score (in log2
@@ -22,18 +22,18 @@ namespace fresnel::cpu {
 /// many powers of two at the small end: see tile_flash_roundings.
 inline constexpr float base_margin = 8;
 
-/// 32 queries of one head on their way through the keys.
+/// The queries of one block of scores, 16 or 32 of one head, on their way through the keys.
 struct TileQueries {
   std::uint32_t* q;            ///< packed, B of the first product
-  float* o;                    ///< O^T [Dv padded][32], relative to base
-  float* base;                 ///< [32] log2 units, whole numbers
-  float* l;                    ///< [32] sums of rounded weights, relative to base
-  std::int32_t* first;         ///< [32] first visible key
-  std::int32_t* last;          ///< [32] one past the last
+  float* o;                    ///< O^T [Dv padded][lanes], relative to base
+  float* base;                 ///< [lanes] log2 units, whole numbers
+  float* l;                    ///< [lanes] sums of rounded weights, relative to base
+  std::int32_t* first;         ///< [lanes] first visible key
+  std::int32_t* last;          ///< [lanes] one past the last
   std::uint32_t anchored = 0;  ///< lanes that have set a base
 };
 
-/// One block of keys for 32 queries.
+/// One block of keys for these queries.
 struct TileStage {
   TileQueries* queries = nullptr;
   const std::byte* k = nullptr;  ///< packed
@@ -82,7 +82,7 @@ HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& st
   w.p = p;
   w.remainders = p + shape.p_part();
   w.scale = _mm512_set1_ps(scale);
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < shape.halves(); ++half) {
     w.base[half] = _mm512_load_ps(stage.queries->base + half * 16);
     w.sum[half] = _mm512_setzero_ps();
   }
@@ -115,13 +115,13 @@ HWY_INLINE __m512i pair_up(__m512 even, __m512 odd, __m512& sum) {
   return both;
 }
 
-template <int parts>
+template <int parts, int lanes>
 HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
-  const float* const s = w.s + pair * 2 * tile_queries + half * 16;
+  const float* const s = w.s + pair * 2 * lanes + half * 16;
   const __m512 even = exp2_of<parts>(below_base(w, s, half, again));
-  const __m512 odd = exp2_of<parts>(below_base(w, s + tile_queries, half, again));
+  const __m512 odd = exp2_of<parts>(below_base(w, s + lanes, half, again));
   const __m512i high = pair_up(even, odd, w.sum[half]);
-  const std::int64_t at = pair * tile_queries + half * 16;
+  const std::int64_t at = pair * lanes + half * 16;
   _mm512_store_si512(w.p + at, high);
   if constexpr (parts == 2) {
     const __m512 even_high = _mm512_castsi512_ps(_mm512_slli_epi32(high, 16));
@@ -132,10 +132,10 @@ HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask1
 }
 
 /// A whole block.
-template <int parts>
+template <int parts, int lanes>
 void weigh_block(TileWeights& w, std::int64_t block) {
   for (std::int64_t pair = 0; pair < block / 2; ++pair)
-    for (int half = 0; half < 2; ++half) weigh_pair<parts>(w, pair, half);
+    for (int half = 0; half < lanes / 16; ++half) weigh_pair<parts, lanes>(w, pair, half);
 }
 
 /// What is not a plain scale: ALiBi, hidden keys, and scales that are not positive (they would turn -inf around).
@@ -151,15 +151,15 @@ struct TileRule {
 };
 
 /// Scores of a block, in place: scaled and biased unless `rule` is plain, and -inf where a query does not see a key.
-inline void finish_block(const TileRule& rule, std::int64_t first_query, std::int64_t block, const TileStage& stage,
+inline void finish_block(const TileShape& shape, const TileRule& rule, std::int64_t first_query, const TileStage& stage,
                          float* scores) {
   const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < shape.halves(); ++half) {
     const __m512i first = _mm512_load_si512(stage.queries->first + half * 16);
     const __m512i last = _mm512_load_si512(stage.queries->last + half * 16);
-    for (std::int64_t row = 0; row < block; ++row) {
-      float* const at = scores + row * tile_queries + half * 16;
+    for (std::int64_t row = 0; row < shape.block; ++row) {
+      float* const at = scores + row * shape.lanes + half * 16;
       __m512 s = _mm512_load_ps(at);
       const std::int64_t key = stage.first_key + row;
       if (!rule.plain()) {
@@ -179,10 +179,10 @@ inline void finish_block(const TileRule& rule, std::int64_t first_query, std::in
 }
 
 /// The largest stored score of each lane of one half, in log2 units, rounded; NaN where there is one.
-HWY_INLINE __m512 largest_scores(const TileWeights& w, std::int64_t block, int half) {
+HWY_INLINE __m512 largest_scores(const TileShape& shape, const TileWeights& w, int half) {
   __m512 most = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  for (std::int64_t row = 0; row < block; ++row) {
-    const __m512 s = _mm512_mul_ps(_mm512_load_ps(w.s + row * tile_queries + half * 16), w.scale);
+  for (std::int64_t row = 0; row < shape.block; ++row) {
+    const __m512 s = _mm512_mul_ps(_mm512_load_ps(w.s + row * shape.lanes + half * 16), w.scale);
     const __mmask16 larger = _mm512_cmp_ps_mask(s, most, _CMP_NLE_UQ);  // a NaN stays the largest
     most = _mm512_mask_mov_ps(most, larger, s);
   }
@@ -199,12 +199,12 @@ HWY_INLINE __mmask16 raise_bases(TileWeights& w, TileQueries& queries, __m512 mo
 }
 
 /// Lanes that have no base yet set one, before their first visible keys are weighed; returns them.
-inline std::uint32_t anchor(TileWeights& w, TileQueries& queries, std::int64_t block) {
+inline std::uint32_t anchor(const TileShape& shape, TileWeights& w, TileQueries& queries) {
   std::uint32_t set = 0;
-  for (int half = 0; half < 2; ++half) {
+  for (int half = 0; half < shape.halves(); ++half) {
     const auto fresh = static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
     if (fresh == 0) continue;
-    const __m512 most = largest_scores(w, block, half);
+    const __m512 most = largest_scores(shape, w, half);
     set |= static_cast<std::uint32_t>(raise_bases(w, queries, most, half, fresh)) << (16 * half);
   }
   queries.anchored |= set;
@@ -220,21 +220,41 @@ HWY_INLINE __mmask16 unsettled(__m512 sum, std::uint32_t fresh, int half) {
 }
 
 /// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more.
-template <int parts>
-__m512 weigh_again(TileWeights& w, TileQueries& queries, std::int64_t block, std::int64_t o_rows, int half,
-                   __mmask16 again) {
+template <int parts, int lanes>
+__m512 weigh_again(const TileShape& shape, TileWeights& w, TileQueries& queries, int half, __mmask16 again) {
   const __m512 before = w.base[half], one = _mm512_set1_ps(1);
-  again = raise_bases(w, queries, largest_scores(w, block, half), half, again);
+  again = raise_bases(w, queries, largest_scores(shape, w, half), half, again);
   const __m512 factor = _mm512_mask_scalef_ps(one, again, one, _mm512_sub_ps(before, w.base[half]));
-  for (std::int64_t row = 0; row < o_rows; ++row) {
-    float* const at = queries.o + row * tile_queries + half * 16;
+  for (std::int64_t row = 0; row < shape.value_tiles() * tile_lines; ++row) {
+    float* const at = queries.o + row * lanes + half * 16;
     _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
   }
   float* const l = queries.l + half * 16;
   _mm512_store_ps(l, _mm512_mul_ps(_mm512_load_ps(l), factor));
   w.sum[half] = _mm512_setzero_ps();
-  for (std::int64_t pair = 0; pair < block / 2; ++pair) weigh_pair<parts>(w, pair, half, again);
+  for (std::int64_t pair = 0; pair < shape.block / 2; ++pair) weigh_pair<parts, lanes>(w, pair, half, again);
   return w.sum[half];
+}
+
+/// log x of 8 numbers, to 2^-50 of it: x = 2^k m with m from 0.75 to 1.5, log m = 2 artanh((m - 1) / (m + 1)).
+HWY_INLINE __m512d log_of(__m512d x) {
+  const __m512d one = _mm512_set1_pd(1), m = _mm512_getmant_pd(x, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan);
+  const __m512d exponent = _mm512_getexp_pd(x);
+  const __m512d k = _mm512_mask_add_pd(exponent, _mm512_cmp_pd_mask(m, one, _CMP_LT_OQ), exponent, one);
+  const __m512d r = _mm512_div_pd(_mm512_sub_pd(m, one), _mm512_add_pd(m, one)), square = _mm512_mul_pd(r, r);
+  __m512d series = _mm512_set1_pd(1.0 / 23);
+  for (int odd = 21; odd > 0; odd -= 2) series = _mm512_fmadd_pd(series, square, _mm512_set1_pd(1.0 / odd));
+  const __m512d log_m = _mm512_mul_pd(_mm512_add_pd(r, r), series);
+  return _mm512_fmadd_pd(k, _mm512_set1_pd(std::numbers::ln2), log_m);
+}
+
+/// lse of every lane: base ln 2 + log l.
+inline void log_sums(const TileShape& shape, const TileQueries& queries, float* lse) {
+  for (std::int64_t lane = 0; lane < shape.lanes; lane += 8) {
+    const __m512d base = _mm512_cvtps_pd(_mm256_load_ps(queries.base + lane));
+    const __m512d log_l = log_of(_mm512_cvtps_pd(_mm256_load_ps(queries.l + lane)));
+    _mm256_store_ps(lse + lane, _mm512_cvtpd_ps(_mm512_fmadd_pd(base, _mm512_set1_pd(std::numbers::ln2), log_l)));
+  }
 }
 
 /// l takes the block in.
@@ -258,14 +278,14 @@ inline void add_by_hand(const TileShape& shape, const TileStage& stage, const st
     const std::int64_t column = tile / shape.key_steps() * 16 + at % per_tile / 32;
     const std::int64_t key = tile % shape.key_steps() * 32 + at % 32;
     const __m512i here = _mm512_set1_epi32(static_cast<int>(stage.first_key + key));
-    for (int half = 0; half < 2; ++half) {
+    for (int half = 0; half < shape.halves(); ++half) {
       const __mmask16 seen = _mm512_cmple_epi32_mask(_mm512_load_si512(stage.queries->first + half * 16), here) &
                              _mm512_cmplt_epi32_mask(here, _mm512_load_si512(stage.queries->last + half * 16));
-      const __m512i weights = _mm512_load_si512(p + key / 2 * tile_queries + half * 16);
+      const __m512i weights = _mm512_load_si512(p + key / 2 * shape.lanes + half * 16);
       const __m512 weight = _mm512_castsi512_ps(
           key % 2 == 0 ? _mm512_slli_epi32(weights, 16)
                        : _mm512_and_si512(weights, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
-      float* const o = stage.queries->o + column * tile_queries + half * 16;
+      float* const o = stage.queries->o + column * shape.lanes + half * 16;
       _mm512_store_ps(o, _mm512_mask3_fmadd_ps(weight, value, _mm512_load_ps(o), seen));
     }
   }

@@ -14,10 +14,14 @@ namespace fresnel::cpu {
 
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
-/// Blocks of 64 keys, so that what a step touches stays near the first-level cache. Up to 256 queries (and 192 KB of
-/// them) share K and V in the second-level cache; short sequences keep at least eight items.
+/// Blocks of 64 keys, so that what a step touches stays near the first-level cache; 16 queries leave room for 128, half
+/// as many steps, where no mask and no short sequence wastes them. Up to 256 queries (and 192 KB of them) share K and V
+/// in the second-level cache; short sequences keep at least eight items.
 Tile amx_tile(const Problem& problem, const Machine&) {
-  const TileShape shape(problem, 64);
+  const Options& options = problem.options;
+  const bool masked = options.causal || options.window_size_left || options.window_size_right;
+  const bool narrow = TileShape(problem, 64).lanes == 16;
+  const TileShape shape(problem, narrow && !masked && problem.keys >= 512 ? 128 : 64);
   const std::int64_t fit = (192 << 10) / (shape.q_bytes() + shape.o_floats() * 4);
   const std::int64_t most = std::clamp<std::int64_t>(fit, 1, 256 / shape.lanes);
   return {std::clamp<std::int64_t>(problem.queries / (8 * shape.lanes), 1, most) * shape.lanes, shape.block};

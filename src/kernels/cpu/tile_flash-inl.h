@@ -97,11 +97,11 @@ void settle_again(Products& products, const TileShape& shape, const TileItem& it
 template <class Products>
 HWY_INLINE void full_step(Products& products, const TileShape& shape, const TileStage& next, const TileStage& before,
                           const std::uint32_t* p_before, float* s, TileWeights& weights) {
-  const auto step = [&](const TileShape& constant) HWY_ATTR {
-    interleave(products, constant, next, before, p_before, s, weights);
-  };
+  const auto step = [&](const TileShape& constant)
+                        HWY_ATTR { interleave(products, constant, next, before, p_before, s, weights); };
   if constexpr (Products::lanes == 16) {
     if (shape.is(narrow_shape)) return step(narrow_shape);
+    if (shape.is(long_narrow_shape)) return step(long_narrow_shape);
   } else if constexpr (Products::parts == 2) {
     if (shape.is(split_shape)) return step(split_shape);
     if (shape.is(deep_split_shape)) return step(deep_split_shape);
@@ -197,7 +197,10 @@ template <class T, bool written>
 class RowsAhead {
  public:
   RowsAhead(Rows<T> rows, std::int64_t first, std::int64_t count, std::int64_t width)
-      : rows_(rows), first_(first), lines_((width + line - 1) / line), rest_(std::max<std::int64_t>(count, 0) * lines_) {}
+      : rows_(rows),
+        first_(first),
+        lines_((width + line - 1) / line),
+        rest_(std::max<std::int64_t>(count, 0) * lines_) {}
   [[nodiscard]] std::int64_t rest() const { return rest_; }
   void some(std::int64_t count) {
     for (; count > 0 && rest_ > 0; --count) {
@@ -237,8 +240,10 @@ class TileWalk {
       const KeyRange these{from, std::min(from + stretch, blocks.last)};
       for (std::int64_t group = 0; group < groups; ++group) meet_stretch(group, these, from == blocks.first);
     }
-    advance({});
-    advance({});
+    for (int drain = 0; drain < 2; ++drain) {
+      stages_[next_] = {};
+      advance();
+    }
     products_.put_down(shape_);
     products_.tiles.fence();
     for (std::int64_t group = 0; group < groups; ++group)
@@ -259,6 +264,8 @@ class TileWalk {
   /// One group's steps. The first time, memory is asked for the rows of O that it will write and for the next Q.
   void meet_stretch(std::int64_t group, const KeyRange& blocks, bool first_time) {
     if (first_time) start(group);
+    const KeyRange upper = item_.mask.range(query(group)), lower = item_.mask.range(query(group) + count(group) - 1);
+    whole_ = upper.empty() || lower.empty() ? KeyRange{} : KeyRange{lower.first, upper.last};
     const auto out = rows_of<Element>(launch_.outputs.o, tile_.batch, tile_.head);
     RowsAhead<Element, true> o(out, query(group), first_time ? count(group) : 0, problem_.value_dim);
     RowsAhead<const Element, false> next(q(), query(group + 1), first_time ? count(group + 1) : 0, problem_.head_dim);
@@ -272,19 +279,22 @@ class TileWalk {
 
   void meet(std::int64_t group, std::int64_t block) {
     const std::int64_t first = block * shape_.block, there = std::min(shape_.block, item_.mask.keys - first);
-    const TileClass kind = classify(item_.mask, query(group), count(group), first, there);
+    const bool whole = first >= whole_.first && first + shape_.block <= whole_.last;
+    const TileClass kind = whole ? TileClass::full : classify(item_.mask, query(group), count(group), first, there);
     if (kind == TileClass::skip) return;
-    TileStage next{&scratch_.queries[group], packed_.k + block * shape_.k_bytes(), packed_.v + block * shape_.v_bytes(),
-                   scratch_.clean[turn_], first};
+    TileStage& next = stages_[next_];
+    next = {&scratch_.queries[group], packed_.k + block * shape_.k_bytes(), packed_.v + block * shape_.v_bytes(),
+            scratch_.clean[turn_], first};
     next.edge = kind == TileClass::edge || there < shape_.block;
     next.careful = next.edge && !packed_.finite[block];
-    advance(next);
+    advance();
   }
 
-  void advance(const TileStage& next) {
-    tile_step(products_, shape_, item_, scratch_, turn_, next, now_, before_);
-    before_ = now_;
-    now_ = next;
+  /// The block in stages_[next_] enters the pipeline.
+  void advance() {
+    const int now = next_ == 0 ? 2 : next_ - 1, before = next_ == 2 ? 0 : next_ + 1;
+    tile_step(products_, shape_, item_, scratch_, turn_, stages_[next_], stages_[now], stages_[before]);
+    next_ = before;
     turn_ ^= 1;
   }
 
@@ -296,8 +306,10 @@ class TileWalk {
   TileScratch& scratch_;
   TileItem item_;
   Products products_;
-  TileStage before_, now_;
+  TileStage stages_[3];  ///< next, now and before, in turn
+  int next_ = 0;
   int turn_ = 0;
+  KeyRange whole_;  ///< keys that every query of the group sees, as classify() has it
 };
 
 /// Some blocks of one kv head.

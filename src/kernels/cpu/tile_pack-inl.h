@@ -67,7 +67,8 @@ struct TileShape {
 };
 
 /// Shapes whose steps the compiler sees as constants: D and Dv 33 to 64, and 97 to 128.
-inline constexpr TileShape narrow_shape(DType::bf16, 64, 64, 64), deep_shape(DType::bf16, 64, 128, 128);
+inline constexpr TileShape narrow_shape(DType::bf16, 64, 64, 64), long_narrow_shape(DType::bf16, 128, 64, 64);
+inline constexpr TileShape deep_shape(DType::bf16, 64, 128, 128);
 inline constexpr TileShape split_shape(DType::f16, 64, 64, 64), deep_split_shape(DType::f16, 64, 128, 128);
 
 /// Columns and rows of a 16 x 16 block of 32-bit numbers change places.

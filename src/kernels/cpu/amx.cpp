@@ -16,8 +16,8 @@ void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
 /// Blocks of 64 keys, so that what a step touches stays near the first-level cache; 16 queries leave room for 128, half
 /// as many steps, where no mask and no short sequence wastes them. Up to 256 queries (and 192 KB of them) share K and V
-/// in the second-level cache; small problems are cut into 64 items, but never finer than two groups of queries, which
-/// fill each other's pauses.
+/// in the second-level cache; a short sequence is cut into eight items, but never finer than two groups of queries,
+/// which fill each other's pauses.
 Tile amx_tile(const Problem& problem, const Machine&) {
   const Options& options = problem.options;
   const bool masked = options.causal || options.window_size_left || options.window_size_right;
@@ -25,10 +25,9 @@ Tile amx_tile(const Problem& problem, const Machine&) {
   const TileShape shape(problem, narrow && !masked && problem.keys >= 512 ? 128 : 64);
   const std::int64_t fit = (192 << 10) / (shape.q_bytes() + shape.o_floats() * 4);
   const std::int64_t most = std::clamp<std::int64_t>(fit, 1, 256 / shape.lanes);
-  const std::int64_t groups = tiles_of(problem.queries, shape.lanes);  // of one head
-  const std::int64_t heads = std::clamp<std::int64_t>(problem.batch * problem.heads_q, 1, 64);
-  const std::int64_t even = std::clamp<std::int64_t>(groups * heads / 64, std::min<std::int64_t>(2, most), most);
-  return {std::max<std::int64_t>(std::min(even, groups), 1) * shape.lanes, shape.block};
+  const std::int64_t groups = std::max<std::int64_t>(tiles_of(problem.queries, shape.lanes), 1);
+  const std::int64_t even = std::clamp<std::int64_t>(groups / 8, std::min<std::int64_t>(2, most), most);
+  return {std::min(even, groups) * shape.lanes, shape.block};
 }
 
 std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile) {

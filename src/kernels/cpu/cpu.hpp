@@ -91,14 +91,15 @@ struct ColumnScratch {
         last(carver.take<T>(tile.queries)) {
     const bool converts = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
     k = carver.take<T>(converts ? tile.keys * padded_width(problem.head_dim) : 0);
-    v = carver.take<T>(converts ? tile.keys * padded_width(problem.value_dim) : 0);
+    v = carver.take<T>((converts ? std::max(tile.keys, tile.queries) : tile.queries) * padded_width(problem.value_dim));
   }
   T* q;       ///< per group of query vectors: [D][lanes of the group]
   T* o;       ///< per group: [Dv][lanes of the group]
   T* scores;  ///< [keys][lanes of the group]
   T *m, *l, *alpha;
   T *first, *last;  ///< visible keys of each query, relative to the key tile
-  T *k, *v;
+  T* k;             ///< of a tile, where they are converted
+  T* v;             ///< the same; in the end, rows of O on their way out
 };
 
 /// Rows of one kv head that cpu.decode takes through a chunk of keys together, at most.

@@ -233,29 +233,37 @@ void pack_queries(const TileShape& shape, Rows<const Element> q, std::int64_t fi
   }
 }
 
-HWY_INLINE void store_row(BFloat16* to, __mmask16 mask, __m512 row) {
-  _mm256_mask_storeu_epi16(to, mask, to_bf16(row));
-}
-HWY_INLINE void store_row(Float16* to, __mmask16 mask, __m512 row) {
-  _mm256_mask_storeu_epi16(to, mask, _mm512_cvtps_ph(row, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+HWY_INLINE __m256i rounded(const BFloat16*, __m512 row) { return to_bf16(row); }
+HWY_INLINE __m256i rounded(const Float16*, __m512 row) {
+  return _mm512_cvtps_ph(row, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-/// O^T, each lane times its factor, as rows of the output: queries [first, first + count).
+/// O^T, each lane times its factor, as rows of the output: queries [first, first + count). 32 columns at a time, so
+/// that a line is written at once.
 template <class Element>
 void store_queries(const TileShape& shape, const float* o, const float* factor, Rows<Element> out, std::int64_t first,
                    std::int64_t count, std::int64_t value_dim) {
-  for (std::int64_t column = 0; column < value_dim; column += 16) {
-    const auto mask = static_cast<__mmask16>((1u << std::min<std::int64_t>(value_dim - column, 16)) - 1);
+  for (std::int64_t column = 0; column < value_dim; column += 32) {
+    const std::int64_t there = std::min<std::int64_t>(value_dim - column, 32);
+    const auto mask = static_cast<__mmask32>((std::uint64_t{1} << there) - 1);
     for (int half = 0; half < shape.halves() && half * 16 < count; ++half) {
       const __m512 by = _mm512_load_ps(factor + half * 16);
-      __m512i rows[16];
-      for (int i = 0; i < 16; ++i) {
-        const float* const at = o + (column + i) * shape.lanes + half * 16;
-        rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(at), by));
+      __m512i left[16], right[16];
+      const auto take = [&](__m512i(&rows)[16], std::int64_t at) HWY_ATTR {
+        for (int i = 0; i < 16; ++i) {
+          const float* const from = o + (at + i) * shape.lanes + half * 16;
+          rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(from), by));
+        }
+        transpose_block(rows);
+      };
+      take(left, column);
+      take(right, column + 16);
+      for (int i = 0; i < 16 && half * 16 + i < count; ++i) {
+        Element* const to = out.row(first + half * 16 + i) + column;
+        const __m256i low = rounded(to, _mm512_castsi512_ps(left[i])),
+                      high = rounded(to, _mm512_castsi512_ps(right[i]));
+        _mm512_mask_storeu_epi16(to, mask, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
       }
-      transpose_block(rows);
-      for (int i = 0; i < 16 && half * 16 + i < count; ++i)
-        store_row(out.row(first + half * 16 + i) + column, mask, _mm512_castsi512_ps(rows[i]));
     }
   }
 }

@@ -15,9 +15,9 @@
 #define FRESNEL_KERNELS_CPU_DECODE_INL_H_
 #endif
 
-#include "hwy/cache_control.h"
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cpu/rows-inl.h"
+#include "walk/walk.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace fresnel::cpu {
@@ -37,29 +37,22 @@ inline constexpr int sums_at_once = 8;
 template <int rows>
 inline constexpr int step_of = rows > 2 ? sums_at_once / 4 : 4;
 
-/// Keys between what a step computes and what it asks memory for.
-inline constexpr std::int64_t keys_ahead = 16;
-
-/// Asks for one row of K or V; touches nothing.
-template <class In>
-HWY_INLINE void fetch_row(const In* row, std::int64_t width) {
-  constexpr std::int64_t line = 64 / sizeof(In);
-  for (std::int64_t at = 0; at < width; at += line) hwy::Prefetch(row + at);
-}
-
-/// What a pass over a block asks memory for beside its own rows, so that memory is never idle: rows of `other` `away`
-/// from its own, up to `last`. Scores ask for the values of the same keys, values for the keys of the chunk that comes
-/// next. Without it the processor's own prefetchers, which stop at pages, see four short streams and half of every row
-/// of V.
+/// The block of K or V that comes after the one a pass works on: while a row is read, the row that follows it by one
+/// block is asked for, so that memory is never idle and never asked for two rows at once. Into the second level: there
+/// are more requests under way to it than to the first, and the processor moves rows from there on its own. Without
+/// this its prefetchers, which stop at pages, see four short streams in K and half of every row in V.
 template <class In>
 struct Ahead {
-  Rows<const In> other;
-  std::int64_t width;  ///< 0: another row has asked already, or there is nothing to ask for
-  std::int64_t away;
-  std::int64_t last;
+  Rows<const In> rows;
+  KeyRange range;  ///< empty: another row has asked already, or there is nothing to ask for
+  std::int64_t width;
 
-  HWY_INLINE void fetch(std::int64_t row) const {
-    if (row + away < last) fetch_row(other.row(row + away), width);
+  /// Asks for part `part` of `parts` of row `index`; touches nothing.
+  HWY_INLINE void fetch(std::int64_t index, std::int64_t part, std::int64_t parts) const {
+    constexpr std::int64_t line = 64 / sizeof(In), second_level = 2;
+    if (index >= range.size()) return;
+    const In* const row = rows.row(range.first + index);
+    for (std::int64_t at = part * line; at < width; at += parts * line) __builtin_prefetch(row + at, 0, second_level);
   }
 };
 
@@ -100,10 +93,7 @@ void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange rang
   constexpr int step = step_of<rows>;
   std::int64_t key = range.first;
   for (; key + step <= range.last; key += step) {
-    for (int one = 0; one < step && ahead.width > 0; ++one) {
-      ahead.fetch(key + one);
-      if (key + keys_ahead + one < ahead.last) fetch_row(k.row(key + keys_ahead + one), width);
-    }
+    for (int one = 0; one < step; ++one) ahead.fetch(key + one - range.first, 0, 1);
     score_step<In, rows, step>(row, k, key, width);
   }
   for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width);
@@ -113,7 +103,7 @@ void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange rang
 /// many columns.
 template <class In, int rows, int columns>
 HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t at,
-                           std::int64_t rest, const Ahead<In>& ahead) {
+                           std::int64_t rest, const Ahead<In>& ahead, std::int64_t part, std::int64_t parts) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
@@ -124,7 +114,7 @@ HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, Key
     for (int column = 0; column < columns; ++column) sums[query][column] = hn::Zero(d);
   }
   for (std::int64_t key = 0; key < range.size(); ++key) {
-    if (at == 0 && ahead.width > 0) ahead.fetch(range.first + key);
+    ahead.fetch(key, part, parts);
     const In* const from = v.row(range.first + key) + at;
     Vector<T> values[columns];
     for (int column = 0; column < columns; ++column)
@@ -149,10 +139,12 @@ void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange rang
                  const Ahead<In>& ahead) {
   constexpr std::int64_t lanes = lanes_of<Real<In>>;
   constexpr int step = step_of<rows>;
-  std::int64_t at = 0;
-  for (; at + step * lanes <= width; at += step * lanes) value_step<In, rows, step>(row, v, range, at, 0, ahead);
-  for (; at + lanes <= width; at += lanes) value_step<In, rows, 1>(row, v, range, at, 0, ahead);
-  if (at < width) value_step<In, rows, 1>(row, v, range, at, width - at, ahead);
+  const std::int64_t wide = width / (step * lanes), narrow = tiles_of(width - wide * step * lanes, lanes);
+  std::int64_t at = 0, part = 0;
+  for (; at + step * lanes <= width; at += step * lanes)
+    value_step<In, rows, step>(row, v, range, at, 0, ahead, part++, wide + narrow);
+  for (; at + lanes <= width; at += lanes) value_step<In, rows, 1>(row, v, range, at, 0, ahead, part++, wide + narrow);
+  if (at < width) value_step<In, rows, 1>(row, v, range, at, width - at, ahead, part, wide + narrow);
 }
 
 /// Calls step(integral_constant rows, first row, keys) for what `count` rows see of `block`: neighbours that see the
@@ -183,7 +175,7 @@ void score_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const I
       case 3: score_block<In, 3>(from, k, keys, width, ahead); break;
       default: score_block<In, 4>(from, k, keys, width, ahead);
     }
-    ahead.width = 0;
+    ahead.range = {};
   });
 }
 
@@ -197,7 +189,7 @@ void value_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const I
       case 3: value_block<In, 3>(from, v, keys, width, ahead); break;
       default: value_block<In, 4>(from, v, keys, width, ahead);
     }
-    ahead.width = 0;
+    ahead.range = {};
   });
 }
 

@@ -104,6 +104,9 @@ struct ColumnScratch {
 /// Rows of one kv head that cpu.decode takes through a chunk of keys together, at most.
 inline constexpr std::int64_t decode_rows = 32;
 
+/// Rows that share loads.
+inline constexpr int most_together = 4;
+
 /// Keys that its sums over a chunk are cut into.
 inline constexpr std::int64_t decode_block = 64;
 
@@ -149,11 +152,13 @@ struct DecodeScratch {
         q(carver.take<T>(tile.queries * padded_width(problem.head_dim))),
         scores(carver.take<T>(tile.queries * padded_width(tile.keys))),
         partials(carver.take<std::byte>(tile.queries * static_cast<std::int64_t>(Partials<T>::bytes(problem))),
-                 problem) {}
+                 problem),
+        waiting(carver.take<T>(most_together * padded_width(problem.value_dim))) {}
   DecodeRow<T>* rows;
   T* q;                  ///< [rows][D padded]
   T* scores;             ///< [rows][keys of a chunk]
   Partials<T> partials;  ///< of the only chunk, where there is one
+  T* waiting;            ///< sums of a block over values, between its pieces
 };
 
 }  // namespace fresnel::cpu

@@ -23,9 +23,6 @@ HWY_BEFORE_NAMESPACE();
 namespace fresnel::cpu {
 namespace HWY_NAMESPACE {
 
-/// Rows that share loads.
-inline constexpr int most_together = 4;
-
 /// Sums kept in registers at a time: half of the 32 that AVX-512 and NEON have, half of 16 elsewhere.
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int sums_at_once = 16;
@@ -37,22 +34,54 @@ inline constexpr int sums_at_once = 8;
 template <int rows>
 inline constexpr int step_of = rows > 2 ? sums_at_once / 4 : 4;
 
-/// The block of K or V that comes after the one a pass works on: while a row is read, the row that follows it by one
-/// block is asked for, so that memory is never idle and never asked for two rows at once. Into the second level: there
-/// are more requests under way to it than to the first, and the processor moves rows from there on its own. Without
-/// this its prefetchers, which stop at pages, see four short streams in K and half of every row in V.
+/// The order in which a pass reads memory: rows of K or V up to `last`, then others. While a row is read, the row 8 KB
+/// further on is asked for, into the second level: more requests can be under way to it than to the first, and the
+/// processor moves rows from there on its own. Its prefetchers stop at pages, whose addresses take as long to look up
+/// as a row takes to read, so the first line of every page is asked for twice as far ahead.
 template <class In>
 struct Ahead {
   Rows<const In> rows;
-  KeyRange range;  ///< empty: another row has asked already, or there is nothing to ask for
-  std::int64_t width;
+  std::int64_t last, width;
+  Rows<const In> next;
+  std::int64_t next_first, next_last, next_width;
+  bool idle;  ///< another row asks
 
-  /// Asks for part `part` of `parts` of row `index`; touches nothing.
-  HWY_INLINE void fetch(std::int64_t index, std::int64_t part, std::int64_t parts) const {
-    constexpr std::int64_t line = 64 / sizeof(In), second_level = 2;
-    if (index >= range.size()) return;
-    const In* const row = rows.row(range.first + index);
-    for (std::int64_t at = part * line; at < width; at += parts * line) __builtin_prefetch(row + at, 0, second_level);
+  /// Rows of `width` in 8 KB.
+  [[nodiscard]] static std::int64_t rows_near(std::int64_t width) {
+    return std::clamp<std::int64_t>(8192 / (width * static_cast<std::int64_t>(sizeof(In))), 4, 64) / 4 * 4;
+  }
+
+  /// Asks for part `part` of `parts` of the row `near` after `key`; touches nothing.
+  HWY_INLINE void fetch(std::int64_t key, std::int64_t near, std::int64_t part, std::int64_t parts) const {
+    if (idle) return;
+    if (const Row row = row_at(key + near); row.at != nullptr) {
+      for (std::int64_t at = part * line; at < row.width; at += parts * line)
+        __builtin_prefetch(row.at + at, 0, second_level);
+    }
+    if (part > 0) return;
+    if (const Row row = row_at(key + 2 * near); row.at != nullptr && row.begins_page)
+      __builtin_prefetch(row.at, 0, second_level);
+  }
+
+ private:
+  static constexpr std::int64_t line = 64 / sizeof(In);
+  static constexpr int second_level = 2;
+
+  struct Row {
+    const In* at;
+    std::int64_t width;
+    bool begins_page;
+  };
+
+  HWY_INLINE Row row_at(std::int64_t key) const {
+    const bool own = key < last;
+    const std::int64_t row = own ? key : next_first + (key - last);
+    if (!own && row >= next_last) return {nullptr, 0, false};
+    const Rows<const In>& of = own ? rows : next;
+    const In* const at = of.row(row);
+    const auto address = reinterpret_cast<std::uintptr_t>(at);
+    const std::uintptr_t before = address - static_cast<std::uintptr_t>(of.stride) * sizeof(In);
+    return {at, own ? width : next_width, (address ^ before) >= 4096};
   }
 };
 
@@ -91,34 +120,44 @@ template <class In, int rows>
 void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange range, std::int64_t width,
                  const Ahead<In>& ahead) {
   constexpr int step = step_of<rows>;
+  const std::int64_t near = Ahead<In>::rows_near(width);
   std::int64_t key = range.first;
   for (; key + step <= range.last; key += step) {
-    for (int one = 0; one < step; ++one) ahead.fetch(key + one - range.first, 0, 1);
+    for (int one = 0; one < step; ++one) ahead.fetch(key + one, near, 0, 1);
     score_step<In, rows, step>(row, k, key, width);
   }
   for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width);
 }
 
-/// `columns` vectors of output columns from `at` over the keys of `range`; `rest` > 0: the last vector holds only that
-/// many columns.
+/// Some columns of a block of values: `columns` vectors from `at`, of which the last holds only `rest` where that is
+/// not 0. They are part `part` of `parts` of a row.
+struct Columns {
+  std::int64_t at, rest, part, parts;
+};
+
+/// A block's sums of values over the keys of `range`, part of `block`, for one part of the columns. Between the ranges
+/// of a block its sums wait in `waiting`, rows of `pitch`.
 template <class In, int rows, int columns>
-HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t at,
-                           std::int64_t rest, const Ahead<In>& ahead, std::int64_t part, std::int64_t parts) {
+HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRange& block,
+                           const KeyRange& range, const Columns& where, const Ahead<In>& ahead, std::int64_t near,
+                           Real<In>* waiting, std::int64_t pitch) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   Vector<T> sums[rows][columns];
   const T* weights[rows];
+  const bool starts = range.first == block.first, ends = range.last == block.last;
   for (int query = 0; query < rows; ++query) {
     weights[query] = row[query].scores + (range.first - row[query].seen.first);
-    for (int column = 0; column < columns; ++column) sums[query][column] = hn::Zero(d);
+    for (int column = 0; column < columns; ++column)
+      sums[query][column] = starts ? hn::Zero(d) : load(waiting + query * pitch + where.at + column * lanes);
   }
   for (std::int64_t key = 0; key < range.size(); ++key) {
-    ahead.fetch(key, part, parts);
-    const In* const from = v.row(range.first + key) + at;
+    ahead.fetch(range.first + key, near, where.part, where.parts);
+    const In* const from = v.row(range.first + key) + where.at;
     Vector<T> values[columns];
     for (int column = 0; column < columns; ++column)
-      values[column] = rest > 0 ? load_first(from + column * lanes, rest) : load(from + column * lanes);
+      values[column] = where.rest > 0 ? load_first(from + column * lanes, where.rest) : load(from + column * lanes);
     for (int query = 0; query < rows; ++query) {
       const auto weight = hn::Set(d, weights[query][key]);
       for (int column = 0; column < columns; ++column)
@@ -126,25 +165,39 @@ HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, Key
     }
   }
   for (int query = 0; query < rows; ++query) {
-    const bool fresh = range.first == row[query].seen.first;
+    const bool fresh = block.first == row[query].seen.first;
     for (int column = 0; column < columns; ++column) {
-      T* const to = row[query].o + at + column * lanes;
-      hn::StoreU(fresh ? sums[query][column] : hn::Add(load(to), sums[query][column]), d, to);
+      T* const o = row[query].o + where.at + column * lanes;
+      const auto sum = sums[query][column];
+      if (!ends) {
+        hn::StoreU(sum, d, waiting + query * pitch + where.at + column * lanes);
+      } else {
+        hn::StoreU(fresh ? sum : hn::Add(load(o), sum), d, o);
+      }
     }
   }
 }
 
+/// Rows are read in pieces no longer than what is asked for ahead, and not one part of all of them first.
 template <class In, int rows>
-void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t width,
-                 const Ahead<In>& ahead) {
+void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRange& block, std::int64_t width,
+                 const Ahead<In>& ahead, Real<In>* waiting) {
   constexpr std::int64_t lanes = lanes_of<Real<In>>;
   constexpr int step = step_of<rows>;
-  const std::int64_t wide = width / (step * lanes), narrow = tiles_of(width - wide * step * lanes, lanes);
-  std::int64_t at = 0, part = 0;
-  for (; at + step * lanes <= width; at += step * lanes)
-    value_step<In, rows, step>(row, v, range, at, 0, ahead, part++, wide + narrow);
-  for (; at + lanes <= width; at += lanes) value_step<In, rows, 1>(row, v, range, at, 0, ahead, part++, wide + narrow);
-  if (at < width) value_step<In, rows, 1>(row, v, range, at, width - at, ahead, part, wide + narrow);
+  const std::int64_t wide = width / (step * lanes), parts = wide + tiles_of(width - wide * step * lanes, lanes);
+  const std::int64_t near = Ahead<In>::rows_near(width), pitch = padded_width(width);
+  for (std::int64_t first = block.first; first < block.last;) {
+    const KeyRange range{first, parts == 1 ? block.last : std::min(first + near, block.last)};
+    const auto add = [&](auto columns, const Columns& where) HWY_ATTR {
+      value_step<In, rows, columns.value>(row, v, block, range, where, ahead, near, waiting, pitch);
+    };
+    std::int64_t at = 0, part = 0;
+    for (; at + step * lanes <= width; at += step * lanes)
+      add(std::integral_constant<int, step>(), {at, 0, part++, parts});
+    for (; at + lanes <= width; at += lanes) add(std::integral_constant<int, 1>(), {at, 0, part++, parts});
+    if (at < width) add(std::integral_constant<int, 1>(), {at, width - at, part, parts});
+    first = range.last;
+  }
 }
 
 /// Calls step(integral_constant rows, first row, keys) for what `count` rows see of `block`: neighbours that see the
@@ -175,21 +228,21 @@ void score_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const I
       case 3: score_block<In, 3>(from, k, keys, width, ahead); break;
       default: score_block<In, 4>(from, k, keys, width, ahead);
     }
-    ahead.range = {};
+    ahead.idle = true;
   });
 }
 
 template <class In>
 void value_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const In> v, const KeyRange& block,
-                std::int64_t width, Ahead<In> ahead) {
+                std::int64_t width, Ahead<In> ahead, Real<In>* waiting) {
   for_rows_together(row, count, block, [&](std::int64_t rows, const DecodeRow<Real<In>>* from, const KeyRange& keys) {
     switch (rows) {
-      case 1: value_block<In, 1>(from, v, keys, width, ahead); break;
-      case 2: value_block<In, 2>(from, v, keys, width, ahead); break;
-      case 3: value_block<In, 3>(from, v, keys, width, ahead); break;
-      default: value_block<In, 4>(from, v, keys, width, ahead);
+      case 1: value_block<In, 1>(from, v, keys, width, ahead, waiting); break;
+      case 2: value_block<In, 2>(from, v, keys, width, ahead, waiting); break;
+      case 3: value_block<In, 3>(from, v, keys, width, ahead, waiting); break;
+      default: value_block<In, 4>(from, v, keys, width, ahead, waiting);
     }
-    ahead.range = {};
+    ahead.idle = true;
   });
 }
 

@@ -141,23 +141,18 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memor
     const auto k = rows_of<In>(launch.inputs.k, item.batch, item.kv_head);
     const auto v = rows_of<In>(launch.inputs.v, item.batch, item.kv_head);
     const std::int64_t start = chunk.first + (any.first - chunk.first) / decode_block * decode_block;
-    const auto ahead = [&](Rows<const In> of, std::int64_t width, std::int64_t first, std::int64_t last) {
-      return Ahead<In>{of, {first, std::max(first, std::min(first + decode_block, last))}, width};
-    };
+    const Ahead<In> to_v{k, any.last, problem.head_dim, v, start, any.last, problem.value_dim, false};
     for (std::int64_t key = start; key < any.last; key += decode_block)
-      score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim,
-                     key + decode_block < any.last ? ahead(k, problem.head_dim, key + decode_block, any.last)
-                                                   : ahead(v, problem.value_dim, start, any.last));
+      score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim, to_v);
     for (std::int64_t index = 0; index < item.count; ++index) {
       if (rows[index].seen.empty()) continue;
       const auto rule = score_rule<T>(problem, launch.inputs, item.batch, head_of(index));
       weigh_chunk(rule, mask.position(query_of(index)), rows[index], partial_of(index));
     }
-    const bool goes_on = item.chunk + 1 < item.end;
+    const std::int64_t goes_on = item.chunk + 1 < item.end ? all.last : 0;
+    const Ahead<In> to_k{v, any.last, problem.value_dim, k, chunk.last, goes_on, problem.head_dim, false};
     for (std::int64_t key = start; key < any.last; key += decode_block)
-      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim,
-                     key + decode_block < any.last ? ahead(v, problem.value_dim, key + decode_block, any.last)
-                                                   : ahead(k, problem.head_dim, chunk.last, goes_on ? all.last : 0));
+      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim, to_k, scratch.waiting);
   }
   if (chunks > 1) return;
   for (std::int64_t index = 0; index < item.count; ++index)

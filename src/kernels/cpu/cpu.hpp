@@ -153,12 +153,12 @@ struct DecodeScratch {
         scores(carver.take<T>(tile.queries * padded_width(tile.keys))),
         partials(carver.take<std::byte>(tile.queries * static_cast<std::int64_t>(Partials<T>::bytes(problem))),
                  problem),
-        waiting(carver.take<T>(most_together * padded_width(problem.value_dim))) {}
+        sums(carver.take<T>(most_together * padded_width(problem.value_dim))) {}
   DecodeRow<T>* rows;
   T* q;                  ///< [rows][D padded]
   T* scores;             ///< [rows][keys of a chunk]
   Partials<T> partials;  ///< of the only chunk, where there is one
-  T* waiting;            ///< sums of a block over values, between its pieces
+  T* sums;               ///< of a block over values, for rows that share loads
 };
 
 }  // namespace fresnel::cpu

@@ -94,8 +94,17 @@ void store_decoded(const Launch& launch, std::int64_t batch, std::int64_t head, 
   const Partial<T> all = partial(chunks.first);
   for (std::int64_t chunk = chunks.first + 1; chunk < chunks.last; ++chunk)
     merge(all, partial(chunk), padded_width(problem.value_dim));
-  store_row(all.o, *all.l, problem.value_dim, out);
+  const T inverse = T(1) / *all.l;
+  for (std::int64_t at = 0; at < problem.value_dim; ++at)
+    out[at] = from_real<In>(all.o[place_in_row<In>(at, problem.value_dim)] * inverse);
   store_lse<T>(launch.outputs, batch, head, query, log_sum_exp(*all.m, *all.l));
+}
+
+/// Copies a query into zero-padded scratch, in the order in which keys are loaded.
+template <class In>
+void place_query(const In* from, std::int64_t width, std::int64_t padded, Real<In>* q) {
+  for (std::int64_t at = 0; at < width; ++at) q[place_in_row<In>(at, width)] = to_real(from[at]);
+  for (std::int64_t at = width; at < padded; ++at) q[at] = 0;
 }
 
 /// Scores to weights for one row of a chunk; the sum in blocks, like that of the values.
@@ -136,12 +145,12 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memor
   const KeyRange any{std::max(chunk.first, all.first), std::min(chunk.last, all.last)};
   if (!any.empty()) {
     for (std::int64_t index = 0; index < item.count; ++index)
-      load_query(rows_of<In>(launch.inputs.q, item.batch, head_of(index)).row(query_of(index)), problem.head_dim,
-                 q_width, scratch.q + index * q_width);
+      place_query(rows_of<In>(launch.inputs.q, item.batch, head_of(index)).row(query_of(index)), problem.head_dim,
+                  q_width, scratch.q + index * q_width);
     const auto k = rows_of<In>(launch.inputs.k, item.batch, item.kv_head);
     const auto v = rows_of<In>(launch.inputs.v, item.batch, item.kv_head);
     const std::int64_t start = chunk.first + (any.first - chunk.first) / decode_block * decode_block;
-    const Ahead<In> to_v{k, any.last, problem.head_dim, v, start, any.last, problem.value_dim, false};
+    const Ahead<In> to_v(k, problem.head_dim, any.last, v, {start, any.last});
     for (std::int64_t key = start; key < any.last; key += decode_block)
       score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim, to_v);
     for (std::int64_t index = 0; index < item.count; ++index) {
@@ -150,9 +159,9 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memor
       weigh_chunk(rule, mask.position(query_of(index)), rows[index], partial_of(index));
     }
     const std::int64_t goes_on = item.chunk + 1 < item.end ? all.last : 0;
-    const Ahead<In> to_k{v, any.last, problem.value_dim, k, chunk.last, goes_on, problem.head_dim, false};
+    const Ahead<In> to_k(v, problem.value_dim, any.last, k, {chunk.last, goes_on});
     for (std::int64_t key = start; key < any.last; key += decode_block)
-      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim, to_k, scratch.waiting);
+      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim, to_k, scratch.sums);
   }
   if (chunks > 1) return;
   for (std::int64_t index = 0; index < item.count; ++index)

@@ -69,6 +69,12 @@ struct Ahead {
                                         : Rows<const In>{place.row, place.stride};
   }
 
+  /// Asks for part `part` of `parts` of the rows that follow those asked for until `key`: while nothing is read.
+  HWY_INLINE void ask_share(std::int64_t key, std::int64_t width, std::int64_t part, std::int64_t parts) const {
+    const Rows<const In> later = from(key);
+    for (std::int64_t row = part * near / parts; row < (part + 1) * near / parts; ++row) ask(later.row(row), width);
+  }
+
   HWY_INLINE void ask_page(std::int64_t key) const {
     if ((key & (every - 1)) != 0 || idle) return;
     if (const Place place = place_of(key + 2 * near); place.row != nullptr) ask(place.row, 1);

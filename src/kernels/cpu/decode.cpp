@@ -154,6 +154,7 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memor
     for (std::int64_t key = start; key < any.last; key += decode_block)
       score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim, to_v);
     for (std::int64_t index = 0; index < item.count; ++index) {
+      to_v.ask_share(any.last, problem.value_dim, index, item.count);
       if (rows[index].seen.empty()) continue;
       const auto rule = score_rule<T>(problem, launch.inputs, item.batch, head_of(index));
       weigh_chunk(rule, mask.position(query_of(index)), rows[index], partial_of(index));

@@ -17,9 +17,10 @@ void run_flash(const Launch& launch);
 
 void run_decode(const Launch& launch);
 [[nodiscard]] Tile decode_tile(const Problem& problem, const Machine& machine);
-[[nodiscard]] std::int64_t decode_items(const Problem& problem, const Tile& tile);
+[[nodiscard]] std::int64_t decode_items(const Problem& problem, const Tile& tile, int lanes);
+[[nodiscard]] std::int64_t decode_items_at_most(const Problem& problem, const Tile& tile);
 [[nodiscard]] std::int64_t decode_chunks(const Problem& problem, const Tile& tile);
-[[nodiscard]] std::int64_t decode_run(const Problem& problem, const Tile& tile);
+[[nodiscard]] std::int64_t decode_run(const Problem& problem, const Tile& tile, int lanes);
 [[nodiscard]] std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile);
 [[nodiscard]] std::size_t decode_shared_bytes(const Problem& problem, const Tile& tile);
 

@@ -33,10 +33,10 @@ struct DecodeItem {
   std::int64_t first, count;  ///< rows of the kv head: heads of a group within a query, queries in order
 };
 
-[[nodiscard]] inline DecodeItem decode_item(const Problem& problem, const Tile& tile, std::int64_t item) {
+[[nodiscard]] inline DecodeItem decode_item(const Problem& problem, const Tile& tile, int lanes, std::int64_t item) {
   const std::int64_t rows = problem.group() * problem.queries;
   const std::int64_t slabs = tiles_of(rows, tile.queries), chunks = decode_chunks(problem, tile);
-  const std::int64_t run = decode_run(problem, tile), runs = tiles_of(chunks, run);
+  const std::int64_t run = decode_run(problem, tile, lanes), runs = tiles_of(chunks, run);
   const std::int64_t first = item % slabs * tile.queries, head = item / slabs / runs, chunk = item / slabs % runs * run;
   return {head / problem.heads_kv,
           head % problem.heads_kv,
@@ -191,10 +191,11 @@ void decode(const Launch& launch) {
   if (problem.batch * problem.heads_q * problem.queries == 0) return;
   const std::int64_t chunks = decode_chunks(problem, plan.tile);
   std::byte* const lanes = launch.workspace.data() + plan.shared_bytes;
-  parallel_for(launch.executor, plan.lanes, decode_items(problem, plan.tile),
+  parallel_for(launch.executor, plan.lanes, decode_items(problem, plan.tile, plan.lanes),
                [&](int lane, std::int64_t item) HWY_ATTR {
                  std::byte* const memory = lanes + static_cast<std::size_t>(lane) * plan.lane_bytes;
-                 for (DecodeItem some = decode_item(problem, plan.tile, item); some.chunk < some.end; ++some.chunk)
+                 for (DecodeItem some = decode_item(problem, plan.tile, plan.lanes, item); some.chunk < some.end;
+                      ++some.chunk)
                    decode_chunk<In>(launch, some, memory);
                });
   if (chunks == 1) return;
@@ -228,22 +229,25 @@ std::int64_t decode_chunks(const Problem& problem, const Tile& tile) {
   return std::max<std::int64_t>(tiles_of(problem.keys, tile.keys), 1);
 }
 
-// Enough items for 64 cores, but no more: within an item, the values of one chunk ask for the keys of the next.
-std::int64_t decode_run(const Problem& problem, const Tile& tile) {
+// Four items for every lane, but no more: within an item, the values of one chunk ask for the keys of the next.
+std::int64_t decode_run(const Problem& problem, const Tile& tile, int lanes) {
   const std::int64_t heads = std::max<std::int64_t>(problem.batch * problem.heads_kv, 1);
-  const std::int64_t chunks = decode_chunks(problem, tile);
-  return std::clamp<std::int64_t>(chunks / std::max<std::int64_t>(256 / heads, 1), 1, 16);
+  const std::int64_t chunks = decode_chunks(problem, tile), wanted = std::int64_t{4} * lanes;
+  return std::clamp<std::int64_t>(chunks / std::max<std::int64_t>(wanted / heads, 1), 1, 16);
 }
 
 // Never zero keys' worth: rows without keys are written by the items of one chunk.
-std::int64_t decode_items(const Problem& problem, const Tile& tile) {
+std::int64_t decode_items(const Problem& problem, const Tile& tile, int lanes) {
   if (problem.heads_kv == 0) return 0;
   const std::int64_t slabs = tiles_of(problem.group() * problem.queries, tile.queries);
   const std::int64_t once = problem.batch * problem.heads_kv * slabs;
-  const std::int64_t runs = tiles_of(decode_chunks(problem, tile), decode_run(problem, tile));
+  const std::int64_t runs = tiles_of(decode_chunks(problem, tile), decode_run(problem, tile, lanes));
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   return once > most / runs ? most : once * runs;
 }
+
+// What a machine of 64 cores could take: planning asks before it knows the lanes.
+std::int64_t decode_items_at_most(const Problem& problem, const Tile& tile) { return decode_items(problem, tile, 64); }
 
 std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile) {
   Carver carver(nullptr);

@@ -53,10 +53,12 @@ struct Ahead {
   std::int64_t next_first, next_last;
   std::int64_t near;   ///< rows in 8 KB, a multiple of 4
   std::int64_t every;  ///< a row of so many, a power of two, begins a page or lies in one that another began
-  bool idle = false;   ///< another row has asked
+  std::int64_t asks;   ///< elements of a row; 0: another row has asked already, or it is not worth while
 
-  Ahead(Rows<const In> own, std::int64_t width, std::int64_t own_last, Rows<const In> then, KeyRange then_range)
+  Ahead(Rows<const In> own, std::int64_t width, std::int64_t own_last, Rows<const In> then, KeyRange then_range,
+        bool far_away)
       : rows(own), last(own_last), next(then), next_first(then_range.first), next_last(then_range.last) {
+    asks = far_away ? width : 0;
     constexpr std::int64_t size = sizeof(In);
     near = std::clamp<std::int64_t>(8192 / (width * size), 4, 64) / 4 * 4;
     for (every = 1; every < 64 && std::abs(own.stride) <= 2048 / (every * size);) every *= 2;
@@ -65,18 +67,17 @@ struct Ahead {
   /// Rows from the one `near` after `key` on. Where there is nothing to ask for, rows that are there already.
   HWY_INLINE Rows<const In> from(std::int64_t key) const {
     const Place place = place_of(key + near);
-    return place.row == nullptr || idle ? Rows<const In>{rows.row(key), rows.stride}
-                                        : Rows<const In>{place.row, place.stride};
+    return place.row == nullptr ? Rows<const In>{rows.row(key), rows.stride} : Rows<const In>{place.row, place.stride};
   }
 
   /// Asks for part `part` of `parts` of the rows that follow those asked for until `key`: while nothing is read.
-  HWY_INLINE void ask_share(std::int64_t key, std::int64_t width, std::int64_t part, std::int64_t parts) const {
+  HWY_INLINE void ask_share(std::int64_t key, std::int64_t part, std::int64_t parts) const {
     const Rows<const In> later = from(key);
-    for (std::int64_t row = part * near / parts; row < (part + 1) * near / parts; ++row) ask(later.row(row), width);
+    for (std::int64_t row = part * near / parts; row < (part + 1) * near / parts; ++row) ask(later.row(row), asks);
   }
 
   HWY_INLINE void ask_page(std::int64_t key) const {
-    if ((key & (every - 1)) != 0 || idle) return;
+    if ((key & (every - 1)) != 0 || asks == 0) return;
     if (const Place place = place_of(key + 2 * near); place.row != nullptr) ask(place.row, 1);
   }
 
@@ -129,7 +130,7 @@ HWY_INLINE void load_pair(const BFloat16* from, Vector<float>& even, Vector<floa
 /// Scores of `rows` queries against `keys` keys from `first`; asks for as many from `asked`.
 template <class In, int rows, int keys>
 HWY_INLINE void score_step(const DecodeRow<Real<In>>* row, Rows<const In> k, std::int64_t first, std::int64_t width,
-                           const Rows<const In>& asked) {
+                           const Rows<const In>& asked, std::int64_t asked_width) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   Vector<T> sums[rows * keys];
@@ -144,13 +145,13 @@ HWY_INLINE void score_step(const DecodeRow<Real<In>>* row, Rows<const In> k, std
   };
   std::int64_t at = 0, asks = 0;
   for (; at + 2 * lanes <= width; at += 2 * lanes) {
-    if (asks < keys) ask(asked.row(asks++), width);
+    if (asks < keys) ask(asked.row(asks++), asked_width);
     Vector<T> even[keys], odd[keys];
     for (int key = 0; key < keys; ++key) load_pair(from + key * k.stride + at, even[key], odd[key]);
     add(at, even);
     add(at + lanes, odd);
   }
-  for (; asks < keys; ++asks) ask(asked.row(asks), width);
+  for (; asks < keys; ++asks) ask(asked.row(asks), asked_width);
   for (; at < width; at += lanes) {
     Vector<T> values[keys];
     for (int key = 0; key < keys; ++key) {
@@ -177,15 +178,15 @@ void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange rang
   std::int64_t key = range.first;
   for (; key + step <= range.last; key += step) {
     for (int one = 0; one < step; ++one) ahead.ask_page(key + one);
-    score_step<In, rows, step>(row, k, key, width, ahead.from(key));
+    score_step<In, rows, step>(row, k, key, width, ahead.from(key), ahead.asks);
   }
-  for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width, ahead.from(key));
+  for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width, ahead.from(key), ahead.asks);
 }
 
 /// Some columns of rows of V: from `at`, in vectors of which the last holds only `rest` where that is not 0; they are
-/// part `part` of `parts` of all `width`.
+/// part `part` of `parts` of all.
 struct Columns {
-  std::int64_t at, rest, part, parts, width;
+  std::int64_t at, rest, part, parts;
 };
 
 /// Adds the values of the keys of `range` to a block's sums, rows of `pitch`, for `columns` vectors of columns. Every
@@ -209,7 +210,7 @@ HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, con
   std::int64_t turn = before % where.parts;
   for (std::int64_t key = 0; key < count; ++key, from += v.stride) {
     if (++turn >= where.parts) {
-      ask(later, where.width);
+      ask(later, ahead.asks);
       later += asked.stride;
       turn = 0;
     }
@@ -249,11 +250,10 @@ void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRang
                          HWY_ATTR { value_step<In, rows, columns.value>(row, v, range, where, ahead, sums, pitch); };
     std::int64_t at = 0, part = 0;
     for (; at + step * lanes <= width; at += step * lanes)
-      add(std::integral_constant<int, step>(), {at, 0, part++, parts, width});
-    for (; at + 2 * lanes <= width; at += 2 * lanes)
-      add(std::integral_constant<int, 2>(), {at, 0, part++, parts, width});
+      add(std::integral_constant<int, step>(), {at, 0, part++, parts});
+    for (; at + 2 * lanes <= width; at += 2 * lanes) add(std::integral_constant<int, 2>(), {at, 0, part++, parts});
     for (; at < width; at += lanes)
-      add(std::integral_constant<int, 1>(), {at, at + lanes <= width ? 0 : width - at, part++, parts, width});
+      add(std::integral_constant<int, 1>(), {at, at + lanes <= width ? 0 : width - at, part++, parts});
   }
   for (int query = 0; query < rows; ++query) {
     const bool fresh = block.first == row[query].seen.first;
@@ -292,7 +292,7 @@ void score_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const I
       case 3: score_block<In, 3>(from, k, keys, width, ahead); break;
       default: score_block<In, 4>(from, k, keys, width, ahead);
     }
-    ahead.idle = true;
+    ahead.asks = 0;
   });
 }
 
@@ -306,7 +306,7 @@ void value_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const I
       case 3: value_block<In, 3>(from, v, keys, width, ahead, sums); break;
       default: value_block<In, 4>(from, v, keys, width, ahead, sums);
     }
-    ahead.idle = true;
+    ahead.asks = 0;
   });
 }
 

@@ -116,6 +116,14 @@ void weigh_chunk(const ScoreRule<T>& rule, std::int64_t position, const DecodeRo
     *state.l += weigh(*state.m, std::min(decode_block, row.seen.size() - at), row.scores + at);
 }
 
+/// All of K and V. Below some megabytes they may lie in caches, where asking for them costs one or two rows, which do
+/// little else, more than it gains.
+template <class In>
+double bytes_of_keys(const Problem& problem) {
+  return static_cast<double>(problem.batch * problem.heads_kv * (problem.head_dim + problem.value_dim)) *
+         static_cast<double>(problem.keys) * sizeof(In);
+}
+
 template <class In>
 void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memory) {
   using T = Real<In>;
@@ -150,17 +158,18 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memor
     const auto k = rows_of<In>(launch.inputs.k, item.batch, item.kv_head);
     const auto v = rows_of<In>(launch.inputs.v, item.batch, item.kv_head);
     const std::int64_t start = chunk.first + (any.first - chunk.first) / decode_block * decode_block;
-    const Ahead<In> to_v(k, problem.head_dim, any.last, v, {start, any.last});
+    const bool far_away = item.count > 2 || bytes_of_keys<In>(problem) >= 16e6;
+    const Ahead<In> to_v(k, problem.head_dim, any.last, v, {start, any.last}, far_away);
     for (std::int64_t key = start; key < any.last; key += decode_block)
       score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim, to_v);
     for (std::int64_t index = 0; index < item.count; ++index) {
-      to_v.ask_share(any.last, problem.value_dim, index, item.count);
+      to_v.ask_share(any.last, index, item.count);
       if (rows[index].seen.empty()) continue;
       const auto rule = score_rule<T>(problem, launch.inputs, item.batch, head_of(index));
       weigh_chunk(rule, mask.position(query_of(index)), rows[index], partial_of(index));
     }
     const std::int64_t goes_on = item.chunk + 1 < item.end ? all.last : 0;
-    const Ahead<In> to_k(v, problem.value_dim, any.last, k, {chunk.last, goes_on});
+    const Ahead<In> to_k(v, problem.value_dim, any.last, k, {chunk.last, goes_on}, far_away);
     for (std::int64_t key = start; key < any.last; key += decode_block)
       value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim, to_k, scratch.sums);
   }

@@ -33,7 +33,7 @@ struct Kernel {
   std::string_view blurb;  ///< one line for people
   Device device = Device::cpu;
   Domain domain;   ///< where it is right
-  Domain prefers;  ///< where it is chosen; an empty dtype set: only when forced or alone
+  Domain prefers;  ///< where it is chosen, whatever keys where lengths are given; no dtypes: only when forced or alone
   Determinism determinism = Determinism::bitwise;
   Tile (*tile)(const Problem&, const Machine&) = nullptr;
   bool needs_tile_unit = false;  ///< runs on Machine::tile_unit, with 512-bit vectors beside it

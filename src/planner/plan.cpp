@@ -104,6 +104,14 @@ Result<Plan> plan_row(const Kernel& row, const Problem& problem, const Machine& 
 
 namespace {
 
+/// Where lengths are given, the extent of keys is that of the longest sequence, which choice may not follow: a row that
+/// wants some keys takes them all.
+bool prefers(const Kernel& row, const Problem& problem) {
+  Domain chosen = row.prefers;
+  if (problem.seqlens_k) chosen.keys = row.domain.keys;
+  return admits(chosen, problem);
+}
+
 /// plan_among with the forced row's name as an argument; empty: none is forced.
 Result<Plan> plan_with(const Problem& problem, const Machine& machine, const PlanOptions& options, bool built_only,
                        const std::string& forced) {
@@ -116,7 +124,7 @@ Result<Plan> plan_with(const Problem& problem, const Machine& machine, const Pla
   const Kernel* fallback = nullptr;
   for (const Kernel& row : catalogue()) {
     if (!serves(row, problem, machine) || (built_only && row.run == nullptr)) continue;
-    if (admits(row.prefers, problem)) return plan_for(row, problem, machine, options);
+    if (prefers(row, problem)) return plan_for(row, problem, machine, options);
     if (fallback == nullptr) fallback = &row;
   }
   if (fallback != nullptr) return plan_for(*fallback, problem, machine, options);

@@ -17,9 +17,10 @@ void run_flash(const Launch& launch);
 
 void run_decode(const Launch& launch);
 [[nodiscard]] Tile decode_tile(const Problem& problem, const Machine& machine);
-[[nodiscard]] std::int64_t decode_items(const Problem& problem, const Tile& tile);
+[[nodiscard]] std::int64_t decode_items(const Problem& problem, const Tile& tile, int lanes);
+[[nodiscard]] std::int64_t decode_items_at_most(const Problem& problem, const Tile& tile);
 [[nodiscard]] std::int64_t decode_chunks(const Problem& problem, const Tile& tile);
-[[nodiscard]] std::int64_t decode_run(const Problem& problem, const Tile& tile);
+[[nodiscard]] std::int64_t decode_run(const Problem& problem, const Tile& tile, int lanes);
 [[nodiscard]] std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile);
 [[nodiscard]] std::size_t decode_shared_bytes(const Problem& problem, const Tile& tile);
 
@@ -105,6 +106,9 @@ struct ColumnScratch {
 /// Rows of one kv head that cpu.decode takes through a chunk of keys together, at most.
 inline constexpr std::int64_t decode_rows = 32;
 
+/// Rows that share loads.
+inline constexpr int most_together = 4;
+
 /// Keys that its sums over a chunk are cut into.
 inline constexpr std::int64_t decode_block = 64;
 
@@ -150,11 +154,13 @@ struct DecodeScratch {
         q(carver.take<T>(tile.queries * padded_width(problem.head_dim))),
         scores(carver.take<T>(tile.queries * padded_width(tile.keys))),
         partials(carver.take<std::byte>(tile.queries * static_cast<std::int64_t>(Partials<T>::bytes(problem))),
-                 problem) {}
+                 problem),
+        sums(carver.take<T>(most_together * padded_width(problem.value_dim))) {}
   DecodeRow<T>* rows;
   T* q;                  ///< [rows][D padded]
   T* scores;             ///< [rows][keys of a chunk]
   Partials<T> partials;  ///< of the only chunk, where there is one
+  T* sums;               ///< of a block over values, for rows that share loads
 };
 
 }  // namespace fresnel::cpu

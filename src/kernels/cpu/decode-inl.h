@@ -15,16 +15,13 @@
 #define FRESNEL_KERNELS_CPU_DECODE_INL_H_
 #endif
 
-#include "hwy/cache_control.h"
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cpu/rows-inl.h"
+#include "walk/walk.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace fresnel::cpu {
 namespace HWY_NAMESPACE {
-
-/// Rows that share loads.
-inline constexpr int most_together = 4;
 
 /// Sums kept in registers at a time: half of the 32 that AVX-512 and NEON have, half of 16 elsewhere.
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
@@ -37,52 +34,132 @@ inline constexpr int sums_at_once = 8;
 template <int rows>
 inline constexpr int step_of = rows > 2 ? sums_at_once / 4 : 4;
 
-/// Keys between what a step computes and what it asks memory for.
-inline constexpr std::int64_t keys_ahead = 16;
-
-/// Asks for one row of K or V; touches nothing.
+/// Asks the second level of the caches for a row of K or V; touches nothing.
 template <class In>
-HWY_INLINE void fetch_row(const In* row, std::int64_t width) {
+HWY_INLINE void ask(const In* row, std::int64_t width) {
   constexpr std::int64_t line = 64 / sizeof(In);
-  for (std::int64_t at = 0; at < width; at += line) hwy::Prefetch(row + at);
+  for (std::int64_t at = 0; at < width; at += line) __builtin_prefetch(row + at, 0, 2);
 }
 
-/// What a pass over a block asks memory for beside its own rows, so that memory is never idle: rows of `other` `away`
-/// from its own, up to `last`. Scores ask for the values of the same keys, values for the keys of the chunk that comes
-/// next. Without it the processor's own prefetchers, which stop at pages, see four short streams and half of every row
-/// of V.
+/// The order in which a pass reads memory: rows of K or V up to `last`, then others. While a row is read, line by line,
+/// the row 8 KB further on is asked for, into the second level: more requests can be under way to it than to the first,
+/// and the processor moves rows from there on its own. Its prefetchers stop at pages, whose addresses take as long to
+/// look up as a row takes to read, so the first line of every page is asked for twice as far ahead.
 template <class In>
 struct Ahead {
-  Rows<const In> other;
-  std::int64_t width;  ///< 0: another row has asked already, or there is nothing to ask for
-  std::int64_t away;
+  Rows<const In> rows;
   std::int64_t last;
+  Rows<const In> next;
+  std::int64_t next_first, next_last;
+  std::int64_t near;   ///< rows in 8 KB, a multiple of 4
+  std::int64_t every;  ///< a row of so many, a power of two, begins a page or lies in one that another began
+  std::int64_t asks;   ///< elements of a row; 0: another row has asked already, or it is not worth while
 
-  HWY_INLINE void fetch(std::int64_t row) const {
-    if (row + away < last) fetch_row(other.row(row + away), width);
+  Ahead(Rows<const In> own, std::int64_t width, std::int64_t own_last, Rows<const In> then, KeyRange then_range,
+        bool far_away)
+      : rows(own), last(own_last), next(then), next_first(then_range.first), next_last(then_range.last) {
+    asks = far_away ? width : 0;
+    constexpr std::int64_t size = sizeof(In);
+    near = std::clamp<std::int64_t>(8192 / (width * size), 4, 64) / 4 * 4;
+    for (every = 1; every < 64 && std::abs(own.stride) <= 2048 / (every * size);) every *= 2;
+  }
+
+  /// Rows from the one `near` after `key` on. Where there is nothing to ask for, rows that are there already.
+  HWY_INLINE Rows<const In> from(std::int64_t key) const {
+    const Place place = place_of(key + near);
+    return place.row == nullptr ? Rows<const In>{rows.row(key), rows.stride} : Rows<const In>{place.row, place.stride};
+  }
+
+  /// Asks for part `part` of `parts` of the rows that follow those asked for until `key`: while nothing is read.
+  HWY_INLINE void ask_share(std::int64_t key, std::int64_t part, std::int64_t parts) const {
+    const Rows<const In> later = from(key);
+    for (std::int64_t row = part * near / parts; row < (part + 1) * near / parts; ++row) ask(later.row(row), asks);
+  }
+
+  HWY_INLINE void ask_page(std::int64_t key) const {
+    if ((key & (every - 1)) != 0 || asks == 0) return;
+    if (const Place place = place_of(key + 2 * near); place.row != nullptr) ask(place.row, 1);
+  }
+
+ private:
+  struct Place {
+    const In* row;
+    std::ptrdiff_t stride;
+  };
+  HWY_INLINE Place place_of(std::int64_t key) const {
+    if (key < last) return {rows.row(key), rows.stride};
+    const std::int64_t row = next_first + (key - last);
+    return row < next_last ? Place{next.row(row), next.stride} : Place{nullptr, 0};
   }
 };
 
-/// Scores of `rows` queries against `keys` keys from `first`.
+/// bf16 is widened two vectors at a time, the even elements and the odd ones, by a shift and a mask and no shuffle. So
+/// `q` and `o` of a row hold each whole pair of vectors in that order.
+template <class In>
+inline constexpr bool by_parity = std::is_same_v<In, BFloat16>&& HWY_TARGET != HWY_SCALAR;
+
+template <class In>
+inline constexpr std::int64_t pair_of = 2 * lanes_of<Real<In>>;
+
+/// Where element `at` of a row of `width` stands in q and o.
+template <class In>
+[[nodiscard]] HWY_INLINE std::int64_t place_in_row(std::int64_t at, std::int64_t width) {
+  constexpr std::int64_t pair = pair_of<In>;
+  if (!by_parity<In> || at >= width / pair * pair) return at;
+  return at / pair * pair + at % 2 * (pair / 2) + at % pair / 2;
+}
+
+/// Two vectors from one place, in the order of q and o.
+template <class In>
+HWY_INLINE void load_pair(const In* from, Vector<Real<In>>& first, Vector<Real<In>>& second) {
+  first = load(from);
+  second = load(from + lanes_of<Real<In>>);
+}
+
+#if HWY_TARGET != HWY_SCALAR
+HWY_INLINE void load_pair(const BFloat16* from, Vector<float>& even, Vector<float>& odd) {
+  const Full<float> d;
+  const hn::RebindToUnsigned<Full<float>> du;
+  const hn::Repartition<std::uint16_t, Full<float>> dh;
+  const auto both = hn::BitCast(du, hn::LoadU(dh, reinterpret_cast<const std::uint16_t*>(from)));
+  even = hn::BitCast(d, hn::ShiftLeft<16>(both));
+  odd = hn::BitCast(d, hn::And(both, hn::Set(du, 0xffff0000u)));
+}
+#endif
+
+/// Scores of `rows` queries against `keys` keys from `first`; asks for as many from `asked`.
 template <class In, int rows, int keys>
-HWY_INLINE void score_step(const DecodeRow<Real<In>>* row, Rows<const In> k, std::int64_t first, std::int64_t width) {
+HWY_INLINE void score_step(const DecodeRow<Real<In>>* row, Rows<const In> k, std::int64_t first, std::int64_t width,
+                           const Rows<const In>& asked, std::int64_t asked_width) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   Vector<T> sums[rows * keys];
   for (int sum = 0; sum < rows * keys; ++sum) sums[sum] = hn::Zero(Full<T>());
   const In* const from = k.row(first);
-  const auto add = [&](std::int64_t at, auto&& load_key) HWY_ATTR {
-    Vector<T> values[keys];
-    for (int key = 0; key < keys; ++key) values[key] = load_key(from + key * k.stride + at);
+  const auto add = [&](std::int64_t at, const Vector<T>(&values)[keys]) HWY_ATTR {
     for (int query = 0; query < rows; ++query) {
       const auto q = load(row[query].q + at);
       for (int key = 0; key < keys; ++key)
         sums[query * keys + key] = hn::MulAdd(q, values[key], sums[query * keys + key]);
     }
   };
-  std::int64_t at = 0;
-  for (; at + lanes <= width; at += lanes) add(at, [](const In* element) HWY_ATTR { return load(element); });
-  if (at < width) add(at, [&](const In* element) HWY_ATTR { return load_first(element, width - at); });
+  std::int64_t at = 0, asks = 0;
+  for (; at + 2 * lanes <= width; at += 2 * lanes) {
+    if (asks < keys) ask(asked.row(asks++), asked_width);
+    Vector<T> even[keys], odd[keys];
+    for (int key = 0; key < keys; ++key) load_pair(from + key * k.stride + at, even[key], odd[key]);
+    add(at, even);
+    add(at + lanes, odd);
+  }
+  for (; asks < keys; ++asks) ask(asked.row(asks), asked_width);
+  for (; at < width; at += lanes) {
+    Vector<T> values[keys];
+    for (int key = 0; key < keys; ++key) {
+      const In* const element = from + key * k.stride + at;
+      values[key] = at + lanes <= width ? load(element) : load_first(element, width - at);
+    }
+    add(at, values);
+  }
 
   T totals[(rows * keys + 3) / 4 * 4];
   for (int sum = 0; sum < rows * keys; sum += 4) {
@@ -100,20 +177,23 @@ void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange rang
   constexpr int step = step_of<rows>;
   std::int64_t key = range.first;
   for (; key + step <= range.last; key += step) {
-    for (int one = 0; one < step && ahead.width > 0; ++one) {
-      ahead.fetch(key + one);
-      if (key + keys_ahead + one < ahead.last) fetch_row(k.row(key + keys_ahead + one), width);
-    }
-    score_step<In, rows, step>(row, k, key, width);
+    for (int one = 0; one < step; ++one) ahead.ask_page(key + one);
+    score_step<In, rows, step>(row, k, key, width, ahead.from(key), ahead.asks);
   }
-  for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width);
+  for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width, ahead.from(key), ahead.asks);
 }
 
-/// `columns` vectors of output columns from `at` over the keys of `range`; `rest` > 0: the last vector holds only that
-/// many columns.
+/// Some columns of rows of V: from `at`, in vectors of which the last holds only `rest` where that is not 0; they are
+/// part `part` of `parts` of all.
+struct Columns {
+  std::int64_t at, rest, part, parts;
+};
+
+/// Adds the values of the keys of `range` to a block's sums, rows of `pitch`, for `columns` vectors of columns. Every
+/// part asks for some of the rows to come, whole ones and in their order.
 template <class In, int rows, int columns>
-HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t at,
-                           std::int64_t rest, const Ahead<In>& ahead) {
+HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRange& range,
+                           const Columns& where, const Ahead<In>& ahead, Real<In>* block_sums, std::int64_t pitch) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
@@ -121,38 +201,67 @@ HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, Key
   const T* weights[rows];
   for (int query = 0; query < rows; ++query) {
     weights[query] = row[query].scores + (range.first - row[query].seen.first);
-    for (int column = 0; column < columns; ++column) sums[query][column] = hn::Zero(d);
-  }
-  for (std::int64_t key = 0; key < range.size(); ++key) {
-    if (at == 0 && ahead.width > 0) ahead.fetch(range.first + key);
-    const In* const from = v.row(range.first + key) + at;
-    Vector<T> values[columns];
     for (int column = 0; column < columns; ++column)
-      values[column] = rest > 0 ? load_first(from + column * lanes, rest) : load(from + column * lanes);
+      sums[query][column] = load(block_sums + query * pitch + where.at + column * lanes);
+  }
+  const std::int64_t count = range.size(), before = where.part * count;
+  const Rows<const In> asked = ahead.from(range.first);
+  const In *from = v.row(range.first) + where.at, *later = asked.row(before / where.parts);
+  std::int64_t turn = before % where.parts;
+  for (std::int64_t key = 0; key < count; ++key, from += v.stride) {
+    if (++turn >= where.parts) {
+      ask(later, ahead.asks);
+      later += asked.stride;
+      turn = 0;
+    }
+    Vector<T> values[columns];
+    if constexpr (columns == 1) {
+      values[0] = where.rest > 0 ? load_first(from, where.rest) : load(from);
+    } else {
+      for (int column = 0; column < columns; column += 2)
+        load_pair(from + column * lanes, values[column], values[column + 1]);
+    }
     for (int query = 0; query < rows; ++query) {
       const auto weight = hn::Set(d, weights[query][key]);
       for (int column = 0; column < columns; ++column)
         sums[query][column] = hn::MulAdd(weight, values[column], sums[query][column]);
     }
   }
-  for (int query = 0; query < rows; ++query) {
-    const bool fresh = range.first == row[query].seen.first;
-    for (int column = 0; column < columns; ++column) {
-      T* const to = row[query].o + at + column * lanes;
-      hn::StoreU(fresh ? sums[query][column] : hn::Add(load(to), sums[query][column]), d, to);
-    }
-  }
+  for (int query = 0; query < rows; ++query)
+    for (int column = 0; column < columns; ++column)
+      hn::StoreU(sums[query][column], d, block_sums + query * pitch + where.at + column * lanes);
 }
 
+/// Rows are read in pieces no longer than what is asked for ahead, and not some columns of all of them first.
 template <class In, int rows>
-void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, KeyRange range, std::int64_t width,
-                 const Ahead<In>& ahead) {
-  constexpr std::int64_t lanes = lanes_of<Real<In>>;
+void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRange& block, std::int64_t width,
+                 const Ahead<In>& ahead, Real<In>* sums) {
+  using T = Real<In>;
+  constexpr std::int64_t lanes = lanes_of<T>;
   constexpr int step = step_of<rows>;
-  std::int64_t at = 0;
-  for (; at + step * lanes <= width; at += step * lanes) value_step<In, rows, step>(row, v, range, at, 0, ahead);
-  for (; at + lanes <= width; at += lanes) value_step<In, rows, 1>(row, v, range, at, 0, ahead);
-  if (at < width) value_step<In, rows, 1>(row, v, range, at, width - at, ahead);
+  const std::int64_t pitch = padded_width(width), piece = width <= step * lanes ? block.size() : ahead.near;
+  const std::int64_t over = width % (step * lanes);
+  const std::int64_t parts = width / (step * lanes) + over / (2 * lanes) + tiles_of(over % (2 * lanes), lanes);
+  std::fill_n(sums, rows * pitch, T(0));
+  for (std::int64_t first = block.first; first < block.last; first += piece) {
+    const KeyRange range{first, std::min(first + piece, block.last)};
+    for (std::int64_t key = range.first; key < range.last; ++key) ahead.ask_page(key);
+    const auto add = [&](auto columns, const Columns& where)
+                         HWY_ATTR { value_step<In, rows, columns.value>(row, v, range, where, ahead, sums, pitch); };
+    std::int64_t at = 0, part = 0;
+    for (; at + step * lanes <= width; at += step * lanes)
+      add(std::integral_constant<int, step>(), {at, 0, part++, parts});
+    for (; at + 2 * lanes <= width; at += 2 * lanes) add(std::integral_constant<int, 2>(), {at, 0, part++, parts});
+    for (; at < width; at += lanes)
+      add(std::integral_constant<int, 1>(), {at, at + lanes <= width ? 0 : width - at, part++, parts});
+  }
+  for (int query = 0; query < rows; ++query) {
+    const bool fresh = block.first == row[query].seen.first;
+    for (std::int64_t at = 0; at < width; at += lanes) {
+      const auto sum = load(sums + query * pitch + at);
+      hn::StoreU(fresh ? sum : hn::Add(load(row[query].o + at), sum), Full<T>(), row[query].o + at);
+    }
+  }
 }
 
 /// Calls step(integral_constant rows, first row, keys) for what `count` rows see of `block`: neighbours that see the
@@ -183,21 +292,21 @@ void score_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const I
       case 3: score_block<In, 3>(from, k, keys, width, ahead); break;
       default: score_block<In, 4>(from, k, keys, width, ahead);
     }
-    ahead.width = 0;
+    ahead.asks = 0;
   });
 }
 
 template <class In>
 void value_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const In> v, const KeyRange& block,
-                std::int64_t width, Ahead<In> ahead) {
+                std::int64_t width, Ahead<In> ahead, Real<In>* sums) {
   for_rows_together(row, count, block, [&](std::int64_t rows, const DecodeRow<Real<In>>* from, const KeyRange& keys) {
     switch (rows) {
-      case 1: value_block<In, 1>(from, v, keys, width, ahead); break;
-      case 2: value_block<In, 2>(from, v, keys, width, ahead); break;
-      case 3: value_block<In, 3>(from, v, keys, width, ahead); break;
-      default: value_block<In, 4>(from, v, keys, width, ahead);
+      case 1: value_block<In, 1>(from, v, keys, width, ahead, sums); break;
+      case 2: value_block<In, 2>(from, v, keys, width, ahead, sums); break;
+      case 3: value_block<In, 3>(from, v, keys, width, ahead, sums); break;
+      default: value_block<In, 4>(from, v, keys, width, ahead, sums);
     }
-    ahead.width = 0;
+    ahead.asks = 0;
   });
 }
 

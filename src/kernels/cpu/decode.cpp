@@ -33,10 +33,10 @@ struct DecodeItem {
   std::int64_t first, count;  ///< rows of the kv head: heads of a group within a query, queries in order
 };
 
-[[nodiscard]] inline DecodeItem decode_item(const Problem& problem, const Tile& tile, std::int64_t item) {
+[[nodiscard]] inline DecodeItem decode_item(const Problem& problem, const Tile& tile, int lanes, std::int64_t item) {
   const std::int64_t rows = problem.group() * problem.queries;
   const std::int64_t slabs = tiles_of(rows, tile.queries), chunks = decode_chunks(problem, tile);
-  const std::int64_t run = decode_run(problem, tile), runs = tiles_of(chunks, run);
+  const std::int64_t run = decode_run(problem, tile, lanes), runs = tiles_of(chunks, run);
   const std::int64_t first = item % slabs * tile.queries, head = item / slabs / runs, chunk = item / slabs % runs * run;
   return {head / problem.heads_kv,
           head % problem.heads_kv,
@@ -94,8 +94,17 @@ void store_decoded(const Launch& launch, std::int64_t batch, std::int64_t head, 
   const Partial<T> all = partial(chunks.first);
   for (std::int64_t chunk = chunks.first + 1; chunk < chunks.last; ++chunk)
     merge(all, partial(chunk), padded_width(problem.value_dim));
-  store_row(all.o, *all.l, problem.value_dim, out);
+  const T inverse = T(1) / *all.l;
+  for (std::int64_t at = 0; at < problem.value_dim; ++at)
+    out[at] = from_real<In>(all.o[place_in_row<In>(at, problem.value_dim)] * inverse);
   store_lse<T>(launch.outputs, batch, head, query, log_sum_exp(*all.m, *all.l));
+}
+
+/// Copies a query into zero-padded scratch, in the order in which keys are loaded.
+template <class In>
+void place_query(const In* from, std::int64_t width, std::int64_t padded, Real<In>* q) {
+  for (std::int64_t at = 0; at < width; ++at) q[place_in_row<In>(at, width)] = to_real(from[at]);
+  for (std::int64_t at = width; at < padded; ++at) q[at] = 0;
 }
 
 /// Scores to weights for one row of a chunk; the sum in blocks, like that of the values.
@@ -105,6 +114,14 @@ void weigh_chunk(const ScoreRule<T>& rule, std::int64_t position, const DecodeRo
   *state.l = 0;
   for (std::int64_t at = 0; at < row.seen.size(); at += decode_block)
     *state.l += weigh(*state.m, std::min(decode_block, row.seen.size() - at), row.scores + at);
+}
+
+/// All of K and V. Below some megabytes they may lie in caches, where asking for them costs one or two rows, which do
+/// little else, more than it gains.
+template <class In>
+double bytes_of_keys(const Problem& problem) {
+  return static_cast<double>(problem.batch * problem.heads_kv * (problem.head_dim + problem.value_dim)) *
+         static_cast<double>(problem.keys) * sizeof(In);
 }
 
 template <class In>
@@ -136,23 +153,25 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, std::byte* memor
   const KeyRange any{std::max(chunk.first, all.first), std::min(chunk.last, all.last)};
   if (!any.empty()) {
     for (std::int64_t index = 0; index < item.count; ++index)
-      load_query(rows_of<In>(launch.inputs.q, item.batch, head_of(index)).row(query_of(index)), problem.head_dim,
-                 q_width, scratch.q + index * q_width);
+      place_query(rows_of<In>(launch.inputs.q, item.batch, head_of(index)).row(query_of(index)), problem.head_dim,
+                  q_width, scratch.q + index * q_width);
     const auto k = rows_of<In>(launch.inputs.k, item.batch, item.kv_head);
     const auto v = rows_of<In>(launch.inputs.v, item.batch, item.kv_head);
     const std::int64_t start = chunk.first + (any.first - chunk.first) / decode_block * decode_block;
+    const bool far_away = item.count > 2 || bytes_of_keys<In>(problem) >= 16e6;
+    const Ahead<In> to_v(k, problem.head_dim, any.last, v, {start, any.last}, far_away);
     for (std::int64_t key = start; key < any.last; key += decode_block)
-      score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim,
-                     {v, problem.value_dim, 0, any.last});
+      score_rows<In>(rows, item.count, k, {key, key + decode_block}, problem.head_dim, to_v);
     for (std::int64_t index = 0; index < item.count; ++index) {
+      to_v.ask_share(any.last, index, item.count);
       if (rows[index].seen.empty()) continue;
       const auto rule = score_rule<T>(problem, launch.inputs, item.batch, head_of(index));
       weigh_chunk(rule, mask.position(query_of(index)), rows[index], partial_of(index));
     }
-    const bool goes_on = item.chunk + 1 < item.end;
+    const std::int64_t goes_on = item.chunk + 1 < item.end ? all.last : 0;
+    const Ahead<In> to_k(v, problem.value_dim, any.last, k, {chunk.last, goes_on}, far_away);
     for (std::int64_t key = start; key < any.last; key += decode_block)
-      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim,
-                     {k, goes_on ? problem.head_dim : 0, tile.keys, std::min(chunk.last + tile.keys, all.last)});
+      value_rows<In>(rows, item.count, v, {key, key + decode_block}, problem.value_dim, to_k, scratch.sums);
   }
   if (chunks > 1) return;
   for (std::int64_t index = 0; index < item.count; ++index)
@@ -181,10 +200,11 @@ void decode(const Launch& launch) {
   if (problem.batch * problem.heads_q * problem.queries == 0) return;
   const std::int64_t chunks = decode_chunks(problem, plan.tile);
   std::byte* const lanes = launch.workspace.data() + plan.shared_bytes;
-  parallel_for(launch.executor, plan.lanes, decode_items(problem, plan.tile),
+  parallel_for(launch.executor, plan.lanes, decode_items(problem, plan.tile, plan.lanes),
                [&](int lane, std::int64_t item) HWY_ATTR {
                  std::byte* const memory = lanes + static_cast<std::size_t>(lane) * plan.lane_bytes;
-                 for (DecodeItem some = decode_item(problem, plan.tile, item); some.chunk < some.end; ++some.chunk)
+                 for (DecodeItem some = decode_item(problem, plan.tile, plan.lanes, item); some.chunk < some.end;
+                      ++some.chunk)
                    decode_chunk<In>(launch, some, memory);
                });
   if (chunks == 1) return;
@@ -218,22 +238,25 @@ std::int64_t decode_chunks(const Problem& problem, const Tile& tile) {
   return std::max<std::int64_t>(tiles_of(problem.keys, tile.keys), 1);
 }
 
-// Enough items for 64 cores, but no more: within an item, the values of one chunk ask for the keys of the next.
-std::int64_t decode_run(const Problem& problem, const Tile& tile) {
+// Four items for every lane, but no more: within an item, the values of one chunk ask for the keys of the next.
+std::int64_t decode_run(const Problem& problem, const Tile& tile, int lanes) {
   const std::int64_t heads = std::max<std::int64_t>(problem.batch * problem.heads_kv, 1);
-  const std::int64_t chunks = decode_chunks(problem, tile);
-  return std::clamp<std::int64_t>(chunks / std::max<std::int64_t>(256 / heads, 1), 1, 16);
+  const std::int64_t chunks = decode_chunks(problem, tile), wanted = std::int64_t{4} * lanes;
+  return std::clamp<std::int64_t>(chunks / std::max<std::int64_t>(wanted / heads, 1), 1, 16);
 }
 
 // Never zero keys' worth: rows without keys are written by the items of one chunk.
-std::int64_t decode_items(const Problem& problem, const Tile& tile) {
+std::int64_t decode_items(const Problem& problem, const Tile& tile, int lanes) {
   if (problem.heads_kv == 0) return 0;
   const std::int64_t slabs = tiles_of(problem.group() * problem.queries, tile.queries);
   const std::int64_t once = problem.batch * problem.heads_kv * slabs;
-  const std::int64_t runs = tiles_of(decode_chunks(problem, tile), decode_run(problem, tile));
+  const std::int64_t runs = tiles_of(decode_chunks(problem, tile), decode_run(problem, tile, lanes));
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   return once > most / runs ? most : once * runs;
 }
+
+// What a machine of 64 cores could take: planning asks before it knows the lanes.
+std::int64_t decode_items_at_most(const Problem& problem, const Tile& tile) { return decode_items(problem, tile, 64); }
 
 std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile) {
   Carver carver(nullptr);

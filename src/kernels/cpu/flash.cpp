@@ -231,9 +231,15 @@ void mark_visible(const Mask& mask, std::int64_t query, std::int64_t count, cons
   }
 }
 
+template <class T>
+HWY_INLINE void copy_row(const T* HWY_RESTRICT from, std::int64_t width, T* HWY_RESTRICT to) {
+  std::int64_t at = 0;
+  for (; at + lanes_of<T> <= width; at += lanes_of<T>) hn::StoreU(hn::Load(Full<T>(), from + at), Full<T>(), to + at);
+  for (; at < width; ++at) to[at] = from[at];
+}
+
 /// O^T of one group, divided by l, goes out row by row, whole vectors at a time: transposed straight to its place it
-/// would go in 16-byte pieces, each of which may wait for its line (2 to 3 times the whole call's time for short
-/// sequences on an Intel server).
+/// would go in 16-byte pieces, which on an Intel server took longer than all the rest of a short call.
 template <class In>
 void finish_group(const Launch& launch, const QueryTile& rows, const Mask& mask, const ColumnScratch<Real<In>>& group) {
   using T = Real<In>;
@@ -253,7 +259,7 @@ void finish_group(const Launch& launch, const QueryTile& rows, const Mask& mask,
       continue;
     }
     if constexpr (reads_in_place<In>) {
-      std::copy_n(wide.row(row), width, out.row(row));
+      copy_row(wide.row(row), width, out.row(row));
     } else {
       std::transform(wide.row(row), wide.row(row) + width, out.row(row), [](T value) { return from_real<In>(value); });
     }

@@ -43,14 +43,22 @@ struct KeyTile {
   return problem.batch * problem.heads_q * tiles_of(problem.queries, tile.queries);
 }
 
-/// The item-th work item: query tiles vary slowest under causal, from the last (longest) to the first; heads of one kv
-/// group are neighbours, so that they share K and V in the caches.
+/// Heads whose tiles are walked together under causal: few, so that their K and V stay in the caches from one query
+/// tile to the next (16 heads of 2048 keys in float32 at once cost a sixth of cpu.flash's time).
+inline constexpr std::int64_t heads_together = 4;
+
+/// The item-th work item. Under causal, query tiles go from the last (longest) to the first, some heads at a time;
+/// heads of one kv group are neighbours, so that they share K and V in the caches.
 [[nodiscard]] constexpr QueryTile item_at(const Problem& problem, const Tile& tile, std::int64_t item) {
   const std::int64_t tiles = tiles_of(problem.queries, tile.queries);
   const std::int64_t heads = problem.batch * problem.heads_q;
-  const bool longest_first = problem.options.causal;
-  const std::int64_t index = longest_first ? tiles - 1 - item / heads : item % tiles;
-  const std::int64_t head = longest_first ? item % heads : item / tiles;
+  std::int64_t index = item % tiles, head = item / tiles;
+  if (problem.options.causal) {
+    const std::int64_t from = item / (heads_together * tiles) * heads_together, within = item - from * tiles;
+    const std::int64_t count = std::min(heads_together, heads - from);
+    index = tiles - 1 - within / count;
+    head = from + within % count;
+  }
   const std::int64_t first = index * tile.queries;
   return {head / problem.heads_q, head % problem.heads_q, first, std::min(tile.queries, problem.queries - first)};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short exponential of cpu.amx: as good as src/kernels/cpu/amx.cpp declares, since every budget is built on that.
+// The short exponential and the logarithm of cpu.amx: as good as src/kernels/cpu/amx.cpp declares, since every budget is built on that.
 // The kernel itself is among the rows of every other test, on portable tiles where there is no tile unit.
 #include <gtest/gtest.h>
 
@@ -15,6 +15,7 @@ template <int parts>
 void exp2_array(float* values) {
   _mm512_store_ps(values, exp2_of<parts>(_mm512_load_ps(values)));
 }
+inline void log_array(double* values) { _mm512_storeu_pd(values, log_of(_mm512_loadu_pd(values))); }
 }  // namespace fresnel::cpu
 HWY_POP_ATTRIBUTES
 
@@ -50,6 +51,26 @@ TEST(TileExp2, IsAsGoodAsDeclared) {
   if (!runs_here(Isa::avx3)) GTEST_SKIP() << "this processor has no 512-bit vectors";
   expect_as_declared(1, declared_of("b1 h1 q1 k1 d1 bf16"));
   expect_as_declared(2, declared_of("b1 h1 q1 k1 d1 f16") - 0x1p-16);
+}
+
+double log_of(double x) {
+  double values[8];
+  std::fill_n(values, 8, x);
+  cpu::log_array(values);
+  return values[0];
+}
+
+TEST(TileLog, IsAsGoodAsDeclared) {
+  if (!runs_here(Isa::avx3)) GTEST_SKIP() << "this processor has no 512-bit vectors";
+  const double declared = find_kernel("cpu.amx")->roundings(*parse_problem("b1 h1 q1 k1 d1 bf16"), {32, 64}).log;
+  for (double x = 0x1p-126; x < 0x1p127; x *= 1.00037) {
+    const double truth = std::log(x);
+    ASSERT_LE(std::abs(log_of(x) - truth), declared * std::abs(truth)) << x;
+  }
+  EXPECT_EQ(log_of(1), 0);
+  EXPECT_EQ(log_of(0), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(log_of(std::numeric_limits<double>::infinity()), std::numeric_limits<double>::infinity());
+  EXPECT_TRUE(std::isnan(log_of(std::numeric_limits<double>::quiet_NaN())));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The short exponential and the logarithm of cpu.amx: as good as src/kernels/cpu/amx.cpp declares, since every budget is built on that.
-// The kernel itself is among the rows of every other test, on portable tiles where there is no tile unit.
+// The short exponential and the logarithm of cpu.amx: as good as src/kernels/cpu/amx.cpp declares, since every budget
+// is built on that. The kernel itself is among the rows of every other test, on portable tiles where there is no tile
+// unit.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -43,6 +43,11 @@ class Problem:
     def grouped(self):
         return self.heads != self.kv_heads
 
+    @property
+    def shifted(self):
+        """Peers align causal to the top left, fresnel to the bottom right: another problem unless it is square."""
+        return self.causal and self.queries != self.keys
+
 
 def times_of(call, seconds):
     call()
@@ -87,6 +92,8 @@ class Torch:
         self.torch, self.version = torch, torch.__version__
 
     def runner(self, p, threads):
+        if p.shifted:
+            return None
         torch = self.torch
         torch.set_num_threads(threads)
         dtype = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}[p.dtype]
@@ -114,7 +121,7 @@ class OnnxRuntime:
         self.numpy, self.onnx, self.runtime, self.version = numpy, onnx, onnxruntime, onnxruntime.__version__
 
     def runner(self, p, threads):
-        if p.dtype != "f32" or p.grouped or p.value_dim != p.dim or (p.causal and p.queries != p.keys):
+        if p.dtype != "f32" or p.grouped or p.value_dim != p.dim or p.shifted:
             return None
         helper, numpy = self.onnx.helper, self.numpy
         random = numpy.random.default_rng(1)
@@ -145,14 +152,17 @@ class OnnxRuntime:
 class OpenVino:
     """Its scaled dot product attention, computed in the problem's type, between inputs and outputs of float32."""
     name = "OpenVINO"
+    precision = {"f32": "FP32", "f16": "FP16", "bf16": "BF16"}
 
     def __init__(self):
         import numpy
         import openvino
         self.numpy, self.openvino, self.version = numpy, openvino, openvino.__version__.split("-")[0]
+        self.core = openvino.Core()
+        self.capable = self.core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
     def runner(self, p, threads):
-        if p.grouped:
+        if p.grouped or p.shifted or self.precision[p.dtype] not in self.capable:
             return None
         openvino, opset = self.openvino, self.openvino.opset13
         shapes = [(p.batch, p.heads, length, dim) for length, dim in
@@ -160,7 +170,7 @@ class OpenVino:
         parameters = [opset.parameter(shape, openvino.Type.f32) for shape in shapes]
         model = openvino.Model([opset.scaled_dot_product_attention(*parameters, causal=p.causal)], parameters)
         options = {"INFERENCE_PRECISION_HINT": p.dtype, "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
-        request = openvino.Core().compile_model(model, "CPU", options).create_infer_request()
+        request = self.core.compile_model(model, "CPU", options).create_infer_request()
         random = self.numpy.random.default_rng(1)
         inputs = [random.standard_normal(shape, dtype=self.numpy.float32) for shape in shapes]
         return lambda: request.infer(inputs, share_inputs=True, share_outputs=True)
@@ -223,42 +233,75 @@ def processor():
 
 
 def write_whole(path, text):
+    """All of it under its name, or nothing."""
     partial = pathlib.Path(f"{path}.partial")
-    partial.write_text(text)
-    os.replace(partial, path)
-
-
-def positive(text):
     try:
-        numbers = [int(part) for part in text.split(",")]
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        sys.exit(f"peers: --out: given '{path}': {error.strerror}; accepted: a file that can be written")
+
+
+def counts(text):
+    if not re.fullmatch("[1-9][0-9]{0,3}(,[1-9][0-9]{0,3})*", text):
+        raise argparse.ArgumentTypeError(f"given '{text}'; accepted: whole numbers from 1 to 9999, separated by commas")
+    return [int(part) for part in text.split(",")]
+
+
+def count(text):
+    if not re.fullmatch("[1-9][0-9]{0,3}", text):
+        raise argparse.ArgumentTypeError(f"given '{text}'; accepted: a whole number from 1 to 9999")
+    return int(text)
+
+
+def duration(text):
+    try:
+        seconds = float(text)
     except ValueError:
-        numbers = [0]
-    if min(numbers) < 1:
-        raise argparse.ArgumentTypeError(f"given '{text}'; accepted: numbers from 1, separated by commas")
-    return numbers
+        seconds = 0
+    if not 0.001 <= seconds <= 3600:  # no NaN either
+        raise argparse.ArgumentTypeError(f"given '{text}'; accepted: a number from 0.001 to 3600")
+    return seconds
+
+
+def program(path):
+    if not os.path.isfile(path) or not os.access(path, os.X_OK):
+        raise argparse.ArgumentTypeError(f"given '{path}'; accepted: the program, which scripts/build makes")
+    return path
+
+
+def new_file(path):
+    """Refused before anything is measured rather than after it."""
+    folder = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path) or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise argparse.ArgumentTypeError(f"given '{path}'; accepted: a file in a folder that can be written")
+    return path
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--fresnel", default="build/release/bin/fresnel")
-    parser.add_argument("--threads", type=positive, default=[1, 2])
-    parser.add_argument("--rounds", type=lambda text: positive(text)[0], default=3)
-    parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--kernel", help="this row of ours, or all of them (default: what planning chooses)")
-    parser.add_argument("--out", help="write the record here")
+    parser.add_argument("--fresnel", type=program, default="build/release/bin/fresnel", metavar="PROGRAM")
+    parser.add_argument("--threads", type=counts, default=[1, 2], metavar="N,N")
+    parser.add_argument("--rounds", type=count, default=5, metavar="R")
+    parser.add_argument("--seconds", type=duration, default=0.5, metavar="S")
+    parser.add_argument("--kernel", metavar="NAME", help="this row of ours, or all of them (default: what planning chooses)")
+    parser.add_argument("--out", type=new_file, metavar="FILE", help="write the record here")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("problems", nargs="*", metavar="PROBLEM")
     options = parser.parse_args()
-    peers, rows, ours = installed_peers(), [], Fresnel(options.fresnel, options.kernel)
-    for problem in [Problem(line) for line in options.problems or DEFAULT]:
+    problems = [Problem(line) for line in options.problems or DEFAULT]
+    peers, rows, ours, load = installed_peers(), [], Fresnel(options.fresnel, options.kernel), os.getloadavg()
+    for problem in problems:
         for threads in options.threads:
             found = measure(problem, threads, peers, ours, options)
             rows += found
             if not options.json:
                 show(problem, threads, found)
-    record = {"processor": processor(), "processors": os.cpu_count(), "load": [round(load, 2) for load in os.getloadavg()],
-              "rounds": options.rounds, "seconds": options.seconds,
-              "peers": {peer.name: peer.version for peer in peers}, "rows": rows}
+    record = {"processor": processor(), "processors": os.cpu_count(), "system": platform.platform(),
+              "python": platform.python_version(), "peers": {peer.name: peer.version for peer in peers},
+              "load_before": [round(each, 2) for each in load], "load": [round(each, 2) for each in os.getloadavg()],
+              "threads": options.threads, "rounds": options.rounds, "seconds": options.seconds, "rows": rows}
     if options.json:
         print(json.dumps(record, indent=1))
     if options.out:

@@ -228,9 +228,9 @@ std::vector<std::string> lines_of(const std::string& table) {
   return lines;
 }
 
-std::vector<std::string> expected_lines() {
+std::vector<std::string> lines_for(const std::vector<const Kernel*>& rows) {
   std::vector<std::string> lines;
-  for (const Kernel* const row : rows_here())
+  for (const Kernel* const row : rows)
     for (const DType dtype : dtypes)
       if (row->domain.dtypes.has(dtype))
         for (const char* const output : outputs_of(*row))

@@ -36,7 +36,7 @@ struct Tightness {
 /// "cpu.flash, bf16, o" of each line of a table that table_of made, in order.
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& table);
 
-/// What lines_of finds in the table of every built row, whatever was measured.
-[[nodiscard]] std::vector<std::string> expected_lines();
+/// What lines_of finds in the table of these rows, whatever was measured.
+[[nodiscard]] std::vector<std::string> lines_for(const std::vector<const Kernel*>& rows);
 
 }  // namespace fresnel::test

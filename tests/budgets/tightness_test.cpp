@@ -23,7 +23,7 @@ namespace {
 
 TEST(Tightness, NoOutputOfAnyRowIsBeyondItsBudgetOnAnyKindOfInputs) {
   const std::vector<Tightness> measured = measure_tightness(0, default_executor());
-  EXPECT_EQ(lines_of(table_of(measured)), expected_lines());
+  EXPECT_EQ(lines_of(table_of(measured)), lines_for(rows_here()));
   for (const Tightness& line : measured) {
     SCOPED_TRACE(line.row + " " + line.dtype + " " + line.output);
     EXPECT_EQ(line.mismatches, 0) << line.worst_command;
@@ -47,7 +47,10 @@ TEST(Tightness, TheTableInTheDocumentsHasTheRowsOfTheCatalogue) {
   text << file.rdbuf();
   const std::string table = between(text.str(), "<!-- tightness begins", "<!-- tightness ends -->");
   ASSERT_FALSE(table.empty()) << "no markers";
-  EXPECT_EQ(lines_of(table), expected_lines()) << "scripts/tightness writes the table again";
+  std::vector<const Kernel*> rows;  // those that this host cannot run, too
+  for (const Kernel& row : catalogue())
+    if (row.device == Device::cpu) rows.push_back(&row);
+  EXPECT_EQ(lines_of(table), lines_for(rows)) << "scripts/tightness writes the table again";
 }
 
 TEST(ShareCounts, MedianIsKnownToAFewPercent) {

@@ -11,10 +11,10 @@
 namespace fresnel::test {
 namespace {
 
-/// The row on portable tiles; null where there are no 512-bit vectors for the rest of it.
+/// The row on portable tiles; null where there are no 512-bit vectors with products of bf16 for the rest of it.
 const Kernel* on_portable_tiles(const Kernel& row) {
 #if defined(__x86_64__)
-  if (!runs_here(Isa::avx3)) return nullptr;
+  if (!runs_here(Isa::avx3) || __builtin_cpu_supports("avx512bf16") == 0) return nullptr;
   static const Kernel portable = [&] {
     Kernel copy = row;
     copy.needs_tile_unit = false;

@@ -19,6 +19,8 @@
 #define FRESNEL_KERNELS_CPU_COLUMNS_INL_H_
 #endif
 
+#include <bit>
+
 #include "kernels/cpu/cpu.hpp"
 #include "kernels/cpu/vector-inl.h"
 
@@ -28,26 +30,29 @@ namespace HWY_NAMESPACE {
 
 /// Query vectors of a group. Two keep Q^T, S^T and O^T of a group at 8 KB each for D 64 in 512-bit vectors.
 inline constexpr int max_vectors = 2;
-/// Keys (or output columns) of a register tile: 8 x 2 accumulators where there are 32 registers, 4 x 2 where 16.
+/// Keys (or output columns) of a register tile: 8 x 2 accumulators where there are 32 registers, 6 x 2 where 16, which
+/// leaves three for two loads and a broadcast. Two multiply-adds a cycle of four cycles each want at least eight sums.
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON
 inline constexpr int tile_rows = 8;
 #else
-inline constexpr int tile_rows = 4;
+inline constexpr int tile_rows = 6;
 #endif
 
 /// Queries handled together.
 template <class T>
 inline constexpr std::int64_t group_width = max_vectors* lanes_of<T>;
 
-/// scores[row][:] = sum_d k[row][d] q[d][:] for `rows` keys; `pitch` is the distance between rows of q and scores.
+/// scores[row][:] = scale sum_d k[row][d] q[d][:] for `rows` keys; `pitch` is the distance between rows of q and
+/// scores.
 template <class T, int rows, int vectors>
 HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, std::ptrdiff_t k_stride,
-                              std::int64_t depth, std::int64_t pitch, T* HWY_RESTRICT scores) {
+                              std::int64_t depth, std::int64_t pitch, T scale, T* HWY_RESTRICT scores) {
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   Vector<T> sums[rows][vectors];
   for (int row = 0; row < rows; ++row)
     for (int vector = 0; vector < vectors; ++vector) sums[row][vector] = hn::Zero(d);
+#pragma GCC unroll 4  // a turn of one step is a sixth loop
   for (std::int64_t at = 0; at < depth; ++at) {
     Vector<T> query[vectors];
     for (int vector = 0; vector < vectors; ++vector) query[vector] = hn::Load(d, q + at * pitch + vector * lanes);
@@ -59,7 +64,7 @@ HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, 
   }
   for (int row = 0; row < rows; ++row)
     for (int vector = 0; vector < vectors; ++vector)
-      hn::Store(sums[row][vector], d, scores + row * pitch + vector * lanes);
+      hn::Store(hn::Mul(hn::Set(d, scale), sums[row][vector]), d, scores + row * pitch + vector * lanes);
 }
 
 /// o[c][:] = alpha o[c][:] + sum_k v[k][c] p[k][:] for `rows` output columns. The tile is summed from zero and added
@@ -72,6 +77,7 @@ HWY_INLINE void multiply_values(const T* HWY_RESTRICT p, const T* HWY_RESTRICT v
   Vector<T> sums[rows][vectors];
   for (int row = 0; row < rows; ++row)
     for (int vector = 0; vector < vectors; ++vector) sums[row][vector] = hn::Zero(d);
+#pragma GCC unroll 4  // as above
   for (std::int64_t key = 0; key < keys; ++key) {
     Vector<T> weight[vectors];
     for (int vector = 0; vector < vectors; ++vector) weight[vector] = hn::Load(d, p + key * pitch + vector * lanes);
@@ -90,23 +96,26 @@ HWY_INLINE void multiply_values(const T* HWY_RESTRICT p, const T* HWY_RESTRICT v
   }
 }
 
-/// Runs body(std::integral_constant<int, n>, first) over `count` rows: register tiles of `rows`, then halves of it.
+/// Runs body(std::integral_constant<int, n>, first) over `count` rows: register tiles of `rows`, then of the powers of
+/// two below it.
 template <int rows, class Body>
 HWY_INLINE void for_row_blocks(std::int64_t count, Body&& body, std::int64_t first = 0) {
   for (; first + rows <= count; first += rows) body(std::integral_constant<int, rows>(), first);
-  if constexpr (rows > 1) for_row_blocks<rows / 2>(count, body, first);
+  if constexpr (rows > 1)
+    for_row_blocks<static_cast<int>(std::bit_floor(static_cast<unsigned>(rows - 1)))>(count, body, first);
 }
 
 /// What one key tile means to one group of queries.
 template <class T>
 struct TileRule {
   ScoreRule<T> scores;
-  bool edge = false;          ///< test elements: some query does not see some key
+  KeyRange whole;             ///< keys that every query sees, counted from the tile's first
   std::int64_t distance = 0;  ///< position of the tile's first key minus that of the group's first query
   const T* first = nullptr;   ///< per query: first visible key, counted from the tile's first
   const T* last = nullptr;    ///< per query: one past the last
 
-  [[nodiscard]] bool plain() const { return scores.plain() && !edge; }
+  /// Some query does not see some key of the tile.
+  [[nodiscard]] bool edge(std::int64_t keys) const { return whole.size() < keys; }
 };
 
 /// j - p for key `key` of the tile and the queries of vector `vector`, each exact before it is rounded to T.
@@ -130,27 +139,41 @@ HWY_INLINE auto sees(const TileRule<T>& rule, std::int64_t key, int vector) {
                  hn::Lt(at, hn::Load(d, rule.last + vector * lanes_of<T>)));
 }
 
-/// Scaled, capped, biased and masked: the order of docs/semantics.md.
-template <class T, bool plain>
-HWY_INLINE Vector<T> final_score(const TileRule<T>& rule, Vector<T> dot, std::int64_t key, int vector) {
+/// Scaled scores are capped and biased, then masked: the order of docs/semantics.md.
+template <class T, int vectors>
+void cap_and_bias(const TileRule<T>& rule, std::int64_t keys, std::int64_t pitch, T* HWY_RESTRICT scores) {
   const Full<T> d;
-  auto s = hn::Mul(dot, hn::Set(d, rule.scores.scale));
-  if constexpr (!plain) {
-    if (rule.scores.softcap != T(0)) s = soft_capped<T>(s, rule.scores.softcap);
-    if (rule.scores.alibi) {
-      auto away = distances(rule, key, vector);
-      if (rule.scores.distance) away = hn::Neg(hn::Abs(away));
-      s = hn::Add(s, hn::Mul(hn::Set(d, rule.scores.slope), away));
+  for (std::int64_t key = 0; key < keys; ++key) {
+    for (int vector = 0; vector < vectors; ++vector) {
+      T* at = scores + key * pitch + vector * lanes_of<T>;
+      auto s = hn::Load(d, at);
+      if (rule.scores.softcap != T(0)) s = soft_capped<T>(s, rule.scores.softcap);
+      if (rule.scores.alibi) {
+        auto away = distances(rule, key, vector);
+        if (rule.scores.distance) away = hn::Neg(hn::Abs(away));
+        s = hn::Add(s, hn::Mul(hn::Set(d, rule.scores.slope), away));
+      }
+      hn::Store(s, d, at);
     }
-    if (rule.edge) s = hn::IfThenElse(sees(rule, key, vector), s, hn::Set(d, -std::numeric_limits<T>::infinity()));
   }
-  return s;
 }
 
-/// Dot products of a tile become weights; m, l and alpha (the rescale of what came before) of the group are updated.
-template <class T, int vectors, bool plain>
-void weigh_tile(const TileRule<T>& rule, std::int64_t keys, std::int64_t pitch, T* HWY_RESTRICT scores,
-                T* HWY_RESTRICT m, T* HWY_RESTRICT l, T* HWY_RESTRICT alpha) {
+template <class T, int vectors>
+void mask_keys(const TileRule<T>& rule, const KeyRange& keys, std::int64_t pitch, T* HWY_RESTRICT scores) {
+  const Full<T> d;
+  const auto hidden = hn::Set(d, -std::numeric_limits<T>::infinity());
+  for (std::int64_t key = keys.first; key < keys.last; ++key) {
+    for (int vector = 0; vector < vectors; ++vector) {
+      T* at = scores + key * pitch + vector * lanes_of<T>;
+      hn::Store(hn::IfThenElse(sees(rule, key, vector), hn::Load(d, at), hidden), d, at);
+    }
+  }
+}
+
+/// Scores of a tile become weights; m, l and alpha (the rescale of what came before) of the group are updated.
+template <class T, int vectors>
+void weigh_tile(std::int64_t keys, std::int64_t pitch, T* HWY_RESTRICT scores, T* HWY_RESTRICT m, T* HWY_RESTRICT l,
+                T* HWY_RESTRICT alpha) {
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   const auto none = hn::Set(d, -std::numeric_limits<T>::infinity());
@@ -158,10 +181,7 @@ void weigh_tile(const TileRule<T>& rule, std::int64_t keys, std::int64_t pitch, 
   for (int vector = 0; vector < vectors; ++vector) best[vector] = hn::Load(d, m + vector * lanes);
   for (std::int64_t key = 0; key < keys; ++key) {
     for (int vector = 0; vector < vectors; ++vector) {
-      T* at = scores + key * pitch + vector * lanes;
-      const auto s = final_score<T, plain>(rule, hn::Load(d, at), key, vector);
-      if constexpr (!plain) hn::Store(s, d, at);  // the plain score is cheaper to make again than to store
-      best[vector] = hn::Max(best[vector], s);
+      best[vector] = hn::Max(best[vector], hn::Load(d, scores + key * pitch + vector * lanes));
     }
   }
   for (int vector = 0; vector < vectors; ++vector) {
@@ -175,9 +195,7 @@ void weigh_tile(const TileRule<T>& rule, std::int64_t keys, std::int64_t pitch, 
   for (std::int64_t key = 0; key < keys; ++key) {
     for (int vector = 0; vector < vectors; ++vector) {
       T* at = scores + key * pitch + vector * lanes;
-      auto s = hn::Load(d, at);
-      if constexpr (plain) s = final_score<T, true>(rule, s, key, vector);
-      const auto p = exp_nonpositive<T>(hn::Sub(s, base[vector]));
+      const auto p = exp_nonpositive<T>(hn::Sub(hn::Load(d, at), base[vector]));
       hn::Store(p, d, at);
       sum[vector] = hn::Add(sum[vector], p);
     }
@@ -228,15 +246,17 @@ void tile_step(const TileRule<T>& rule, const ColumnScratch<T>& group, Rows<cons
                std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim) {
   constexpr std::int64_t pitch = group_width<T>;
   for_row_blocks<tile_rows>(keys, [&](auto rows, std::int64_t first) HWY_ATTR {
-    multiply_keys<T, rows.value, vectors>(group.q, k.row(first), k.stride, head_dim, pitch,
+    multiply_keys<T, rows.value, vectors>(group.q, k.row(first), k.stride, head_dim, pitch, rule.scores.scale,
                                           group.scores + first * pitch);
   });
-  if (rule.plain()) {
-    weigh_tile<T, vectors, true>(rule, keys, pitch, group.scores, group.m, group.l, group.alpha);
-  } else {
-    weigh_tile<T, vectors, false>(rule, keys, pitch, group.scores, group.m, group.l, group.alpha);
+  if (!rule.scores.plain()) cap_and_bias<T, vectors>(rule, keys, pitch, group.scores);
+  const bool edge = rule.edge(keys);
+  if (edge) {
+    mask_keys<T, vectors>(rule, {0, rule.whole.first}, pitch, group.scores);
+    mask_keys<T, vectors>(rule, {rule.whole.last, keys}, pitch, group.scores);
   }
-  if (rule.edge && !all_finite(v, keys, value_dim)) {
+  weigh_tile<T, vectors>(keys, pitch, group.scores, group.m, group.l, group.alpha);
+  if (edge && !all_finite(v, keys, value_dim)) {
     multiply_visible_values<T, vectors>(rule, group.scores, v, keys, value_dim, pitch, group.alpha, group.o);
     return;
   }

@@ -221,6 +221,18 @@ void start_group(Rows<const T> q, std::int64_t count, const Problem& problem, co
   std::fill_n(group.l, group_width<T>, T(0));
 }
 
+[[nodiscard]] inline KeyRange shared(const KeyRange& some, const KeyRange& others) {
+  return {std::max(some.first, others.first), std::min(some.last, others.last)};
+}
+
+/// Of `keys` those that every query sees, counted from the first; the last query's first to the first one's last.
+[[nodiscard]] inline KeyRange seen_by_all(const Mask& mask, const QueryTile& rows, const KeyRange& keys) {
+  const KeyRange top = mask.range(rows.first), bottom = mask.range(rows.first + rows.count - 1);
+  if (top.empty() || bottom.empty()) return {};
+  const KeyRange all = shared({bottom.first, top.last}, keys);
+  return all.empty() ? KeyRange{} : KeyRange{all.first - keys.first, all.last - keys.first};
+}
+
 /// Per query of a group: its visible keys relative to the tile; unused lanes copy the last query.
 template <class T>
 void mark_visible(const Mask& mask, std::int64_t query, std::int64_t count, const KeyRange& keys, T* first, T* last) {
@@ -294,16 +306,19 @@ void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScra
     const auto v_tile = real_rows(v, keys.first, keys.size(), problem.value_dim, scratch.v);
     for (std::int64_t index = 0; index < groups; ++index) {
       const QueryTile rows = rows_in(index);
-      const TileClass kind = classify(mask, rows.first, rows.count, keys.first, keys.size());
-      if (kind == TileClass::skip) continue;
+      // What no query of the group sees is left out: under a causal mask half of a small tile.
+      const KeyRange seen = shared(mask.range(rows.first, rows.count), keys);
+      if (seen.empty()) continue;
       const auto group = group_scratch(scratch, problem, index);
-      rule.edge = kind == TileClass::edge;
-      rule.distance = keys.first - mask.position(rows.first);
+      rule.whole = seen_by_all(mask, rows, seen);
+      rule.distance = seen.first - mask.position(rows.first);
       rule.first = group.first;
       rule.last = group.last;
-      if (rule.edge) mark_visible(mask, rows.first, rows.count, keys, group.first, group.last);
+      if (rule.edge(seen.size())) mark_visible(mask, rows.first, rows.count, seen, group.first, group.last);
       const auto step = rows.count <= lanes_of<T> ? tile_step<T, 1> : tile_step<T, max_vectors>;
-      step(rule, group, k_tile, v_tile, keys.size(), problem.head_dim, problem.value_dim);
+      const std::int64_t before = seen.first - keys.first;
+      step(rule, group, {k_tile.row(before), k_tile.stride}, {v_tile.row(before), v_tile.stride}, seen.size(),
+           problem.head_dim, problem.value_dim);
     }
   });
   for (std::int64_t index = 0; index < groups; ++index)
@@ -361,11 +376,10 @@ HWY_EXPORT(flash_any);
 
 void run_flash(const Launch& launch) { version_for(HWY_DISPATCH_TABLE(flash_any), launch.plan.isa)(launch); }
 
-// 64 float queries are two groups of two 64-byte vectors. Narrower sets take 32 in more groups, so that half types are
-// still converted once for that many queries.
-Tile flash_tile(const Problem& problem, const Machine& machine) {
-  const std::int64_t bytes = machine.isa == Isa::avx3 ? 256 : 128;
-  return {bytes / static_cast<std::int64_t>(real_bytes(problem)), 64};
+// 64 float queries are two groups of two 64-byte vectors, or more groups of narrower ones: half types are converted
+// once for all of them.
+Tile flash_tile(const Problem& problem, const Machine& /*machine*/) {
+  return {256 / static_cast<std::int64_t>(real_bytes(problem)), 64};
 }
 
 std::size_t flash_lane_bytes(const Problem& problem, const Tile& tile) {

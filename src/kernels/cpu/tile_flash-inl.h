@@ -26,43 +26,6 @@
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
 
-/// The packed K and V of one kv head, and per block whether every value is finite.
-struct PackedHead {
-  std::byte* k;
-  std::byte* v;
-  bool* finite;
-  PackedHead(Carver& carver, const Problem& problem, const TileShape& shape)
-      : k(carver.take<std::byte>(tiles_of(problem.keys, shape.block) * shape.k_bytes())),
-        v(carver.take<std::byte>(tiles_of(problem.keys, shape.block) * shape.v_bytes())),
-        finite(carver.take<bool>(tiles_of(problem.keys, shape.block))) {}
-};
-
-/// One lane's scratch: the queries of a work item, and what a pipeline of three blocks needs.
-struct TileScratch {
-  static constexpr std::int64_t most_groups = 16;
-  TileQueries queries[most_groups];
-  float* s;             ///< [block][lanes]
-  std::uint32_t* p[2];  ///< [block / 2][lanes] pairs of bf16, of the block in the middle and of the one before, in turn
-  float* s_again;       ///< scores made a second time
-  std::byte* clean[2];  ///< blocks of V without the numbers that are not finite
-  float* factor;        ///< [lanes] 1 / l
-  float* lse;           ///< [lanes]
-  TileScratch(Carver& carver, const TileShape& shape, std::int64_t groups) {
-    s = carver.take<float>(shape.block * shape.lanes);
-    for (std::uint32_t*& block : p) block = carver.take<std::uint32_t>(shape.parts * shape.p_part());
-    for (std::int64_t group = 0; group < groups; ++group) {
-      TileQueries& one = queries[group];
-      one.q = carver.take<std::uint32_t>(shape.q_bytes() / 4);
-      one.o = carver.take<float>(shape.o_floats());
-      for (float** array : {&one.base, &one.l}) *array = carver.take<float>(shape.lanes);
-      for (std::int32_t** array : {&one.first, &one.last}) *array = carver.take<std::int32_t>(shape.lanes);
-    }
-    for (float** array : {&factor, &lse}) *array = carver.take<float>(shape.lanes);
-    s_again = carver.take<float>(shape.block * shape.lanes);
-    for (std::byte*& block : clean) block = carver.take<std::byte>(shape.v_bytes());
-  }
-};
-
 /// What a work item is, once for all of its steps.
 struct TileItem {
   TileRule rule;
@@ -325,12 +288,6 @@ void pack_blocks(const Launch& launch, const TileShape& shape, std::int64_t batc
     pack_keys<Element>(shape, k, first, there, problem.head_dim, to.k + block * shape.k_bytes());
     to.finite[block] = pack_values<Element>(shape, v, first, there, problem.value_dim, to.v + block * shape.v_bytes());
   }
-}
-
-[[nodiscard]] inline std::int64_t packed_head_bytes(const Problem& problem, const TileShape& shape) {
-  Carver carver(nullptr);
-  PackedHead(carver, problem, shape);
-  return static_cast<std::int64_t>(carver.used());
 }
 
 /// Packs and attends kv heads [first, first + count).

@@ -20,56 +20,10 @@
 
 #include "hwy/highway.h"
 #include "kernels/cpu/element.hpp"
-#include "kernels/cpu/tiles.hpp"
+#include "kernels/cpu/tile_shape.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
 namespace fresnel::cpu {
-
-inline constexpr std::int64_t product_depth = 32;  ///< numbers of a product's sum
-inline constexpr int most_lanes = 32;              ///< queries of a block of scores: one tile of 16, or two
-
-/// How a problem is cut into tiles.
-struct TileShape {
-  std::int64_t block;        ///< keys of a block
-  std::int64_t d_steps;      ///< products along D
-  std::int64_t value_pairs;  ///< pairs of tiles along Dv
-  std::int64_t parts;        ///< of a number: f16 is split in two
-  std::int64_t lanes;        ///< queries: 16 where their O and Q fit in the tile registers, else 32
-
-  constexpr TileShape(DType dtype, std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim)
-      : block(keys),
-        d_steps((head_dim + product_depth - 1) / product_depth),
-        value_pairs((value_dim + product_depth - 1) / product_depth),
-        parts(dtype == DType::f16 ? 2 : 1),
-        lanes(parts == 1 && d_steps <= 2 && value_pairs <= 2 ? 16 : most_lanes) {}
-  TileShape(const Problem& problem, std::int64_t keys)
-      : TileShape(problem.dtype, keys, problem.head_dim, problem.value_dim) {}
-  [[nodiscard]] constexpr bool is(const TileShape& other) const {
-    return block == other.block && d_steps == other.d_steps && value_pairs == other.value_pairs && parts == other.parts;
-  }
-  [[nodiscard]] constexpr int halves() const { return static_cast<int>(lanes / 16); }
-  [[nodiscard]] constexpr std::uint32_t all_lanes() const { return lanes == 16 ? 0xffff : 0xffffffff; }
-  [[nodiscard]] constexpr std::int64_t key_tiles() const { return block / tile_lines; }
-  [[nodiscard]] constexpr std::int64_t key_steps() const { return block / product_depth; }
-  [[nodiscard]] constexpr std::int64_t value_tiles() const { return 2 * value_pairs; }
-  [[nodiscard]] constexpr std::int64_t k_bytes() const { return key_tiles() * d_steps * parts * tile_bytes; }
-  [[nodiscard]] constexpr std::int64_t v_bytes() const { return value_tiles() * key_steps() * parts * tile_bytes; }
-  /// Blocks that one group of queries meets before the next group does: half a megabyte of K and V, which the
-  /// second-level cache keeps for the groups to come while what a group changes stays in the first level.
-  [[nodiscard]] constexpr std::int64_t stretch() const {
-    return std::max<std::int64_t>((std::int64_t{512} << 10) / (k_bytes() + v_bytes()), 1);
-  }
-  /// Pairs of numbers in one part of Q and of P.
-  [[nodiscard]] constexpr std::int64_t q_part() const { return d_steps * product_depth / 2 * lanes; }
-  [[nodiscard]] constexpr std::int64_t p_part() const { return block / 2 * lanes; }
-  [[nodiscard]] constexpr std::int64_t q_bytes() const { return parts * q_part() * 4; }
-  [[nodiscard]] constexpr std::int64_t o_floats() const { return value_tiles() * tile_lines * lanes; }
-};
-
-/// Shapes whose steps the compiler sees as constants: D and Dv 33 to 64, and 97 to 128.
-inline constexpr TileShape narrow_shape(DType::bf16, 64, 64, 64), long_narrow_shape(DType::bf16, 128, 64, 64);
-inline constexpr TileShape deep_shape(DType::bf16, 64, 128, 128);
-inline constexpr TileShape split_shape(DType::f16, 64, 64, 64), deep_split_shape(DType::f16, 64, 128, 128);
 
 /// Columns and rows of a 16 x 16 block of 32-bit numbers change places.
 HWY_INLINE void transpose_block(__m512i (&r)[16]) {

@@ -22,28 +22,6 @@ namespace fresnel::cpu {
 /// many powers of two at the small end: see tile_flash_roundings.
 inline constexpr float base_margin = 8;
 
-/// The queries of one block of scores, 16 or 32 of one head, on their way through the keys.
-struct TileQueries {
-  std::uint32_t* q;            ///< packed, B of the first product
-  float* o;                    ///< O^T [Dv padded][lanes], relative to base
-  float* base;                 ///< [lanes] log2 units, whole numbers
-  float* l;                    ///< [lanes] sums of rounded weights, relative to base
-  std::int32_t* first;         ///< [lanes] first visible key
-  std::int32_t* last;          ///< [lanes] one past the last
-  std::uint32_t anchored = 0;  ///< lanes that have set a base
-};
-
-/// One block of keys for these queries.
-struct TileStage {
-  TileQueries* queries = nullptr;
-  const std::byte* k = nullptr;  ///< packed
-  const std::byte* v = nullptr;  ///< packed
-  std::byte* clean = nullptr;    ///< room for v without the numbers that are not finite
-  std::int64_t first_key = 0;
-  bool edge = false;     ///< some query does not see some key of it
-  bool careful = false;  ///< and some value is not finite
-};
-
 /// 2^x for x up to 127, +0 for -inf and below -150. Relative error 7.5e-5 where P is rounded to bf16 anyway, 1.5e-7
 /// where it keeps two parts (measured by a test; polynomials that minimise the relative error on [0, 1)).
 template <int parts>

@@ -86,8 +86,9 @@ struct ExpTable<float> {
   static constexpr float coefficients[] = {
       0x1.6a23f2p-10f, 0x1.123a0ap-7f, 0x1.5558f2p-5f, 0x1.555492p-3f, 0x1.fffffcp-2f, 1.0f, 1.0f};
   static constexpr float ln2_high = 0x1.63p-1f, ln2_low = -0x1.bd0106p-13f, log2e = 0x1.715476p0f;
-  static constexpr float round_shift = 0x1.8p23f;  ///< adding it leaves the nearest integer in the low bits
-  static constexpr float cutoff = -0x1.5d58p6f;    ///< ln 2^-126, rounded towards zero: below it the result is 0
+  static constexpr float round_shift =
+      0x1.8p23f + 127;                  ///< adding it leaves the nearest integer, biased, in the low bits
+  static constexpr float cutoff = -88;  ///< between ln 2^-127 and ln 2^-126.5: gives 2^-127, that is 0
   static constexpr int mantissa_bits = 23;
 };
 template <>
@@ -105,18 +106,29 @@ struct ExpTable<double> {
                                             1.0,
                                             1.0};
   static constexpr double ln2_high = 0x1.62e42p-1, ln2_low = 0x1.fdf473de6af28p-22, log2e = 0x1.71547652b82fep0;
-  static constexpr double round_shift = 0x1.8p52;
-  static constexpr double cutoff = -0x1.6232bdd7abcp9;
+  static constexpr double round_shift = 0x1.8p52 + 1023;
+  static constexpr double cutoff = -709;
   static constexpr int mantissa_bits = 52;
 };
 
-/// exp(x) for x <= 0, -inf and NaN included: relative error below 2 u; exactly 1 at 0; 0 where the result would be
-/// subnormal (the roundings declare it as least_exp).
+/// The larger of both, NaN where x is.
+template <class T>
+HWY_INLINE Vector<T> at_least(Vector<T> least, Vector<T> x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#else
+  return hn::Max(least, x);  // the second operand where one is NaN (x86), or NaN (Arm)
+#endif
+}
+
+/// exp(x) for x <= 0, -inf and NaN included: relative error below 2 u; exactly 1 at 0; subnormal or 0 where the result
+/// would be subnormal (the roundings declare it as least_exp).
 template <class T>
 HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
   using Table = ExpTable<T>;
   const Full<T> d;
   const hn::RebindToSigned<Full<T>> di;
+  x = at_least<T>(hn::Set(d, Table::cutoff), x);
   const auto shift = hn::Set(d, Table::round_shift);
   const auto shifted = hn::MulAdd(x, hn::Set(d, Table::log2e), shift);
   const auto n = hn::Sub(shifted, shift);
@@ -126,12 +138,9 @@ HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
   constexpr int terms = sizeof(Table::coefficients) / sizeof(T);
   for (int term = 1; term < terms; ++term)
     polynomial = hn::MulAdd(polynomial, r, hn::Set(d, Table::coefficients[term]));
-  // The low bits of `shifted` hold n: moved into the exponent field they multiply by 2^n.
-  const auto exponent = hn::ShiftLeft<Table::mantissa_bits>(hn::BitCast(di, shifted));
-  const auto scaled = hn::BitCast(d, hn::Add(hn::BitCast(di, polynomial), exponent));
-  // NaN compares false and has to be kept: its polynomial is NaN, but integer arithmetic on it is not.
-  const auto result = hn::IfThenElse(hn::Eq(x, x), scaled, x);
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, Table::cutoff)), result);
+  // The low bits of `shifted` hold n and the bias: in the exponent field they are 2^n, or 0. A NaN stays one.
+  const auto power = hn::BitCast(d, hn::ShiftLeft<Table::mantissa_bits>(hn::BitCast(di, shifted)));
+  return hn::Mul(polynomial, power);
 }
 
 /// c tanh(s / c): Highway's tanh, declared at 8 u, one division and one product. It converts its argument to an

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// How cpu.amx cuts a problem, and the memory it takes for that. Plain code for every processor: planning asks for it
+// where no tile unit is, so nothing here may stand between the attributes of the other tile files.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/cpu.hpp"
+#include "kernels/cpu/tiles.hpp"
+#include "walk/walk.hpp"
+
+namespace fresnel::cpu {
+
+inline constexpr std::int64_t product_depth = 32;  ///< numbers of a product's sum
+inline constexpr int most_lanes = 32;              ///< queries of a block of scores: one tile of 16, or two
+
+/// How a problem is cut into tiles.
+struct TileShape {
+  std::int64_t block;        ///< keys of a block
+  std::int64_t d_steps;      ///< products along D
+  std::int64_t value_pairs;  ///< pairs of tiles along Dv
+  std::int64_t parts;        ///< of a number: f16 is split in two
+  std::int64_t lanes;        ///< queries: 16 where their O and Q fit in the tile registers, else 32
+
+  constexpr TileShape(DType dtype, std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim)
+      : block(keys),
+        d_steps((head_dim + product_depth - 1) / product_depth),
+        value_pairs((value_dim + product_depth - 1) / product_depth),
+        parts(dtype == DType::f16 ? 2 : 1),
+        lanes(parts == 1 && d_steps <= 2 && value_pairs <= 2 ? 16 : most_lanes) {}
+  TileShape(const Problem& problem, std::int64_t keys)
+      : TileShape(problem.dtype, keys, problem.head_dim, problem.value_dim) {}
+  [[nodiscard]] constexpr bool is(const TileShape& other) const {
+    return block == other.block && d_steps == other.d_steps && value_pairs == other.value_pairs && parts == other.parts;
+  }
+  [[nodiscard]] constexpr int halves() const { return static_cast<int>(lanes / 16); }
+  [[nodiscard]] constexpr std::uint32_t all_lanes() const { return lanes == 16 ? 0xffff : 0xffffffff; }
+  [[nodiscard]] constexpr std::int64_t key_tiles() const { return block / tile_lines; }
+  [[nodiscard]] constexpr std::int64_t key_steps() const { return block / product_depth; }
+  [[nodiscard]] constexpr std::int64_t value_tiles() const { return 2 * value_pairs; }
+  [[nodiscard]] constexpr std::int64_t k_bytes() const { return key_tiles() * d_steps * parts * tile_bytes; }
+  [[nodiscard]] constexpr std::int64_t v_bytes() const { return value_tiles() * key_steps() * parts * tile_bytes; }
+  /// Blocks that one group of queries meets before the next group does: half a megabyte of K and V, which the
+  /// second-level cache keeps for the groups to come while what a group changes stays in the first level.
+  [[nodiscard]] constexpr std::int64_t stretch() const {
+    return std::max<std::int64_t>((std::int64_t{512} << 10) / (k_bytes() + v_bytes()), 1);
+  }
+  /// Pairs of numbers in one part of Q and of P.
+  [[nodiscard]] constexpr std::int64_t q_part() const { return d_steps * product_depth / 2 * lanes; }
+  [[nodiscard]] constexpr std::int64_t p_part() const { return block / 2 * lanes; }
+  [[nodiscard]] constexpr std::int64_t q_bytes() const { return parts * q_part() * 4; }
+  [[nodiscard]] constexpr std::int64_t o_floats() const { return value_tiles() * tile_lines * lanes; }
+};
+
+/// Shapes whose steps the compiler sees as constants: D and Dv 33 to 64, and 97 to 128.
+inline constexpr TileShape narrow_shape(DType::bf16, 64, 64, 64), long_narrow_shape(DType::bf16, 128, 64, 64);
+inline constexpr TileShape deep_shape(DType::bf16, 64, 128, 128);
+inline constexpr TileShape split_shape(DType::f16, 64, 64, 64), deep_split_shape(DType::f16, 64, 128, 128);
+
+/// The queries of one block of scores, 16 or 32 of one head, on their way through the keys.
+struct TileQueries {
+  std::uint32_t* q;            ///< packed, B of the first product
+  float* o;                    ///< O^T [Dv padded][lanes], relative to base
+  float* base;                 ///< [lanes] log2 units, whole numbers
+  float* l;                    ///< [lanes] sums of rounded weights, relative to base
+  std::int32_t* first;         ///< [lanes] first visible key
+  std::int32_t* last;          ///< [lanes] one past the last
+  std::uint32_t anchored = 0;  ///< lanes that have set a base
+};
+
+/// One block of keys for these queries.
+struct TileStage {
+  TileQueries* queries = nullptr;
+  const std::byte* k = nullptr;  ///< packed
+  const std::byte* v = nullptr;  ///< packed
+  std::byte* clean = nullptr;    ///< room for v without the numbers that are not finite
+  std::int64_t first_key = 0;
+  bool edge = false;     ///< some query does not see some key of it
+  bool careful = false;  ///< and some value is not finite
+};
+
+/// The packed K and V of one kv head, and per block whether every value is finite.
+struct PackedHead {
+  std::byte* k;
+  std::byte* v;
+  bool* finite;
+  PackedHead(Carver& carver, const Problem& problem, const TileShape& shape)
+      : k(carver.take<std::byte>(tiles_of(problem.keys, shape.block) * shape.k_bytes())),
+        v(carver.take<std::byte>(tiles_of(problem.keys, shape.block) * shape.v_bytes())),
+        finite(carver.take<bool>(tiles_of(problem.keys, shape.block))) {}
+};
+
+/// One lane's scratch: the queries of a work item, and what a pipeline of three blocks needs.
+struct TileScratch {
+  static constexpr std::int64_t most_groups = 16;
+  TileQueries queries[most_groups];
+  float* s;             ///< [block][lanes]
+  std::uint32_t* p[2];  ///< [block / 2][lanes] pairs of bf16, of the block in the middle and of the one before, in turn
+  float* s_again;       ///< scores made a second time
+  std::byte* clean[2];  ///< blocks of V without the numbers that are not finite
+  float* factor;        ///< [lanes] 1 / l
+  float* lse;           ///< [lanes]
+  TileScratch(Carver& carver, const TileShape& shape, std::int64_t groups) {
+    s = carver.take<float>(shape.block * shape.lanes);
+    for (std::uint32_t*& block : p) block = carver.take<std::uint32_t>(shape.parts * shape.p_part());
+    for (std::int64_t group = 0; group < groups; ++group) {
+      TileQueries& one = queries[group];
+      one.q = carver.take<std::uint32_t>(shape.q_bytes() / 4);
+      one.o = carver.take<float>(shape.o_floats());
+      for (float** array : {&one.base, &one.l}) *array = carver.take<float>(shape.lanes);
+      for (std::int32_t** array : {&one.first, &one.last}) *array = carver.take<std::int32_t>(shape.lanes);
+    }
+    for (float** array : {&factor, &lse}) *array = carver.take<float>(shape.lanes);
+    s_again = carver.take<float>(shape.block * shape.lanes);
+    for (std::byte*& block : clean) block = carver.take<std::byte>(shape.v_bytes());
+  }
+};
+
+[[nodiscard]] inline std::int64_t packed_head_bytes(const Problem& problem, const TileShape& shape) {
+  Carver carver(nullptr);
+  PackedHead(carver, problem, shape);
+  return static_cast<std::int64_t>(carver.used());
+}
+
+}  // namespace fresnel::cpu

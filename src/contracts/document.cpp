@@ -80,6 +80,7 @@ Json object_of(const Contract& contract) {
           {"needs_tile_unit", row.needs_tile_unit},
           {"domain", to_json(row.domain)},
           {"prefers", to_json(row.prefers)},
+          {"prefers_also", row.prefers_also.dtypes.bits == 0 ? Json() : to_json(row.prefers_also)},
           {"inputs", listed(contract.inputs)},
           {"options", listed(contract.options)},
           {"outputs", listed(contract.outputs)},

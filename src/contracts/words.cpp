@@ -97,10 +97,10 @@ std::string features_of(const Domain& domain) {
   return domain.required.bits == 0 ? members : members + ", needs " + joined(names_of(domain.required), " ");
 }
 
-std::string preference_of(const Kernel& kernel) {
-  const Domain &right = kernel.domain, &chosen = kernel.prefers;
-  if (chosen.dtypes.bits == 0) return "only when forced";
-  if (chosen == right) return "wherever it is right";
+namespace {
+
+/// What `chosen` asks beyond `right`.
+std::string clauses_of(const Domain& chosen, const Domain& right) {
   std::vector<std::string> clauses;
   const auto bounds = [&](const char* what, const Bounds& wanted, const Bounds& most) {
     if (!(wanted == most)) clauses.push_back(fmt::format("{} {}", what, bounds_of(wanted)));
@@ -116,6 +116,16 @@ std::string preference_of(const Kernel& kernel) {
   if (!(chosen.axis_orders == right.axis_orders)) clauses.push_back(joined(names_of(chosen.axis_orders), " "));
   if (chosen.unaligned != right.unaligned) clauses.emplace_back("aligned tensors");
   return joined(clauses, ", ");
+}
+
+}  // namespace
+
+std::string preference_of(const Kernel& kernel) {
+  if (kernel.prefers.dtypes.bits == 0) return "only when forced";
+  if (kernel.prefers == kernel.domain) return "wherever it is right";
+  const std::string clauses = clauses_of(kernel.prefers, kernel.domain);
+  if (kernel.prefers_also.dtypes.bits == 0) return clauses;
+  return clauses + "; " + clauses_of(kernel.prefers_also, kernel.domain);
 }
 
 std::string chosen_of(const Kernel& kernel) {

@@ -37,10 +37,20 @@ constexpr Domain tile_domain = [] {
   return domain;
 }();
 
-/// Few queries do not repay packing K and V.
+/// Few queries do not repay packing K and V, three products for one less so.
 constexpr Domain tile_preferred = [] {
   Domain domain = tile_domain;
-  domain.queries.least = 32;
+  domain.dtypes = {DType::bf16};
+  domain.queries.least = 9;
+  domain.keys.least = 48;
+  return domain;
+}();
+
+constexpr Domain split_tile_preferred = [] {
+  Domain domain = tile_domain;
+  domain.dtypes = {DType::f16};
+  domain.queries.least = 64;
+  domain.keys.least = 128;
   return domain;
 }();
 
@@ -67,6 +77,7 @@ constexpr std::array rows = {
         .device = Device::cpu,
         .domain = tile_domain,
         .prefers = tile_preferred,
+        .prefers_also = split_tile_preferred,
         .determinism = Determinism::bitwise,
         .tile = cpu::amx_tile,
         .needs_tile_unit = true,

@@ -34,6 +34,7 @@ struct Kernel {
   Device device = Device::cpu;
   Domain domain;   ///< where it is right
   Domain prefers;  ///< where it is chosen, whatever keys where lengths are given; no dtypes: only when forced or alone
+  Domain prefers_also = {};  ///< and here, where one domain does not say it; no dtypes: nowhere else
   Determinism determinism = Determinism::bitwise;
   Tile (*tile)(const Problem&, const Machine&) = nullptr;
   bool needs_tile_unit = false;  ///< runs on Machine::tile_unit, with 512-bit vectors beside it

@@ -107,9 +107,11 @@ namespace {
 /// Where lengths are given, the extent of keys is that of the longest sequence, which choice may not follow: a row that
 /// wants some keys takes them all.
 bool prefers(const Kernel& row, const Problem& problem) {
-  Domain chosen = row.prefers;
-  if (problem.seqlens_k) chosen.keys = row.domain.keys;
-  return admits(chosen, problem);
+  const auto chosen = [&](Domain domain) {
+    if (problem.seqlens_k) domain.keys = row.domain.keys;
+    return admits(domain, problem);
+  };
+  return chosen(row.prefers) || chosen(row.prefers_also);
 }
 
 /// plan_among with the forced row's name as an argument; empty: none is forced.

@@ -44,6 +44,7 @@ struct Row {
   [[nodiscard]] double uncapped_error(std::size_t key) const;
   [[nodiscard]] double score_error(std::size_t key) const;
   [[nodiscard]] double exponent_error(std::size_t key, double error, double worst) const;
+  [[nodiscard]] double likely_rounded_p() const;
 };
 
 Row::Row(const RowFacts& facts_, const Roundings& roundings_, bool probable)
@@ -112,13 +113,20 @@ double Row::exponent_error(std::size_t key, double error, double worst) const {
   const double relative = roundings.exp_constant + roundings.exp_slope * std::min(argument, 800.0) +
                           rescales * roundings.rescale + 4 * facts.truth_unit;
   return error + unit * argument + exponent_of(relative) +
-         (roundings.sums_rounded_p ? exponent_of(roundings.unit_p) : 0);
+         (roundings.sums_rounded_p && !growth.probable ? exponent_of(roundings.unit_p) : 0);
+}
+
+/// The probabilistic column takes the roundings of P, where l sums them too, as independent: times the root of a sum of
+/// squares, this bounds what they do to a sum.
+double Row::likely_rounded_p() const {
+  return roundings.sums_rounded_p && growth.probable ? likely_deviations * exponent_of(roundings.unit_p) : 0;
 }
 
 /// What the errors of a row's weights do to sums: sum_j deviation[j] |v_j - o| bounds the error of a weighted mean,
 /// sum_j mass[j] |v_j| the weighted mean of magnitudes.
 struct Weights {
   std::vector<double> deviation, mass;
+  double spread = 0;          ///< root of sum_j mass[j]^2
   double worst_score = 0;     ///< the largest delta
   double worst_exponent = 0;  ///< the largest eta
   double log_most = 0;        ///< ln sum_j p_j exp(eta_j)
@@ -156,7 +164,9 @@ Weights weights_of(const Row& row) {
     weights.mass[key] = std::exp(std::min(log_mass, ratio_limit));
     weights.deviation[key] = weights.mass[key] * std::min(eta[key], 1.0);  // exp(a + eta) - exp(a) <= eta exp(a + eta)
     sum += weights.mass[key];
+    weights.spread += weights.mass[key] * weights.mass[key];
   }
+  weights.spread = std::sqrt(weights.spread);
   weights.log_most = most <= ratio_limit ? weights.log_least + std::log(sum)
                                          : weights.log_least + most + std::log(static_cast<double>(count));
   if (std::isinf(most)) weights.log_most = infinity;
@@ -169,6 +179,7 @@ struct Columns {
   static constexpr int width = RowFacts::value_block;
   double worst[width] = {};     ///< sum_j deviation |v_j - o|
   double probable[width] = {};  ///< the same with the probable weights
+  double spread[width] = {};    ///< root of sum_j (mass |v_j - o|)^2, where P is rounded
   double mass[width] = {};      ///< sum_j mass |v_j|
   double far[width] = {};       ///< max_j |v_j - o|, or a bound of it
   double large[width] = {};     ///< max_j |v_j|, or a bound of it
@@ -198,6 +209,22 @@ void add_sums(const RowFacts& facts, const Weights& worst, const Weights& probab
   }
 }
 
+void add_spread(const RowFacts& facts, const Weights& weights, const double* v, const double* o, Columns& columns) {
+  using L = Lanes<double>;
+  constexpr int parts = Columns::width / L::count;
+  L::Value center[parts], squares[parts] = {};
+  for (int part = 0; part < parts; ++part) center[part] = L::load(o + part * L::count);
+  for (std::size_t key = 0; key < facts.x.size(); ++key, v += facts.value_pitch) {
+    const auto mass = L::all(weights.mass[key]);
+    for (int part = 0; part < parts; ++part) {
+      const auto away = mass * (L::load(v + part * L::count) - center[part]);
+      squares[part] += away * away;
+    }
+  }
+  for (int column = 0; column < Columns::width; ++column)
+    columns.spread[column] = std::sqrt(L::lane(squares[column / L::count], column % L::count));
+}
+
 void add_extremes(const RowFacts& facts, const double* v, const double* o, Columns& columns) {
   for (std::size_t key = 0; key < facts.x.size(); ++key, v += facts.value_pitch) {
     for (int column = 0; column < Columns::width; ++column) {
@@ -216,6 +243,7 @@ Columns columns_of(const Row& row, const Weights& worst, const Weights& probable
   double o[Columns::width] = {};
   for (std::size_t at = 0; at < Columns::width && first + at < facts.o.size(); ++at) o[at] = facts.o[first + at];
   add_sums(facts, worst, probable, facts.values + first, o, columns);
+  if (row.roundings.sums_rounded_p) add_spread(facts, probable, facts.values + first, o, columns);
   constexpr double certain = 0.25;
   if (worst.worst_exponent > certain || !(row.keys * facts.values_bound < row.range.sums)) {
     add_extremes(facts, facts.values + first, o, columns);
@@ -274,7 +302,7 @@ double lse_budget(const Row& row, const Weights& weights) {
   double lost = (row.rescales + 1) * row.keys * roundings.least_exp;
   if (roundings.sums_rounded_p) lost += row.keys * roundings.least_p;
   double error = std::max(weights.log_most, -weights.log_least) + exponent_of(row.sum_growth(0)) +
-                 lost / least_row_sum(row, weights);
+                 lost / least_row_sum(row, weights) + times(row.likely_rounded_p(), weights.spread);
   const double log = std::abs(row.facts.log_sum) + error + weights.worst_score;  // largest |ln l| of a kernel
   error += roundings.log * (1 + log);
   error += row.unit * (lse + error);
@@ -328,7 +356,7 @@ Budget budget_of(const RowFacts& facts, const Roundings& roundings) {
     for (std::size_t at = 0; at < Columns::width && first + at < facts.o.size(); ++at) {
       const Column column{facts.o[first + at], sums.worst[at], sums.mass[at], sums.far[at], sums.large[at]};
       Column likely = column;
-      likely.deviation = sums.probable[at];
+      likely.deviation = sums.probable[at] + times(probable.likely_rounded_p(), sums.spread[at]);
       const double error = accumulated_error(worst, worst_weights, column);
       const double likely_error = std::min(error, accumulated_error(probable, probable_weights, likely));
       budget.o[first + at] = stored_error(worst, column.o, error);

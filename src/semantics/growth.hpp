@@ -51,6 +51,9 @@ struct Range {
   }
 }
 
+/// Standard deviations at most that a sum of independent errors is assumed to be off: lambda of Higham and Mary 2019.
+inline constexpr double likely_deviations = 6;
+
 /// One column of the verdict: how `n` roundings accumulate in the worst case, or in all probability.
 struct Growth {
   double unit;
@@ -59,7 +62,7 @@ struct Growth {
   /// gamma_n, Higham 2002, section 3.1; with `probable` at most 6 sqrt(n) u, Higham and Mary 2019, theorem 2.4.
   [[nodiscard]] double operator()(double n) const {
     const double worst = n * unit < 1 ? n * unit / (1 - n * unit) : std::numeric_limits<double>::infinity();
-    return probable ? std::min(worst, 6 * std::sqrt(n) * unit) : worst;
+    return probable ? std::min(worst, likely_deviations * std::sqrt(n) * unit) : worst;
   }
 };
 

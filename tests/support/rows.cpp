@@ -11,10 +11,17 @@
 namespace fresnel::test {
 namespace {
 
-/// The row on portable tiles; null where there are no 512-bit vectors with products of bf16 for the rest of it.
+#if defined(__x86_64__)
+/// What the tile files are compiled for, beyond what every processor of this vector width has.
+bool has_tile_vectors() {
+  return runs_here(Isa::avx3) && __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512vbmi") != 0;
+}
+#endif
+
+/// The row on portable tiles; null where there are not the 512-bit vectors that the rest of it takes.
 const Kernel* on_portable_tiles(const Kernel& row) {
 #if defined(__x86_64__)
-  if (!runs_here(Isa::avx3) || __builtin_cpu_supports("avx512bf16") == 0) return nullptr;
+  if (!has_tile_vectors()) return nullptr;
   static const Kernel portable = [&] {
     Kernel copy = row;
     copy.needs_tile_unit = false;

@@ -23,7 +23,7 @@
 #include "runtime/parallel.hpp"
 #include "walk/walk.hpp"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")
 namespace fresnel::cpu {
 
 /// What a work item is, once for all of its steps.
@@ -48,30 +48,40 @@ void settle_again(Products& products, const TileShape& shape, const TileItem& it
   products.put_down(shape);
   item.finish(shape, now, scratch, scratch.s_again);
   weights.s = scratch.s_again;
+  constexpr int parts = Products::parts, lanes = Products::lanes;
   for (int half = 0; half < shape.halves(); ++half) {
-    __m512 sum = weights.sum[half];
-    if (const __mmask16 again = unsettled(sum, fresh, half); again != 0)
-      sum = weigh_again<Products::parts, Products::lanes>(shape, weights, *now.queries, half, again);
-    add_sums(*now.queries, sum, half);
+    const __mmask16 off = parts == 1 ? off_the_table(weights, half) : 0;
+    const auto stale = static_cast<__mmask16>(unsettled(weights.sum[half], fresh, half) & ~off);
+    if ((stale | off) != 0) weigh_again<parts, lanes>(shape, weights, *now.queries, half, stale, off);
+    add_sums(*now.queries, weights.sum[half], half);
   }
 }
 
 /// The products of a step where all three stages are there, and the weights between them.
-template <class Products>
+template <Exponential how, class Products>
 HWY_INLINE void full_step(Products& products, const TileShape& shape, const TileStage& next, const TileStage& before,
                           const std::uint32_t* p_before, float* s, TileWeights& weights) {
-  const auto step = [&](const TileShape& constant)
-                        HWY_ATTR { interleave(products, constant, next, before, p_before, s, weights); };
+  const auto step = [&]<TileShape constant>()
+                        HWY_ATTR { interleave_evenly<how, constant>(products, next, before, p_before, s, weights); };
   if constexpr (Products::lanes == 16) {
-    if (shape.is(narrow_shape)) return step(narrow_shape);
-    if (shape.is(long_narrow_shape)) return step(long_narrow_shape);
-  } else if constexpr (Products::parts == 2) {
-    if (shape.is(split_shape)) return step(split_shape);
-    if (shape.is(deep_split_shape)) return step(deep_split_shape);
-  } else {
-    if (shape.is(deep_shape)) return step(deep_shape);
+    if (shape.is(narrow_shape)) return step.template operator()<narrow_shape>();
+    if (shape.is(long_narrow_shape)) return step.template operator()<long_narrow_shape>();
+  } else if constexpr (Products::parts == 1) {
+    if (shape.is(deep_shape)) return step.template operator()<deep_shape>();
   }
-  step(shape);
+  interleave<how>(products, shape, next, before, p_before, s, weights);
+}
+
+/// Calls step.operator()<how>() for the exponential of a block.
+template <int parts, class Step>
+HWY_INLINE void with_exponential(const TileStage& stage, Step&& step) {
+  if constexpr (parts == 2) {
+    step.template operator()<Exponential::polynomial>();
+  } else if (stage.edge) {
+    step.template operator()<Exponential::clamped_table>();
+  } else {
+    step.template operator()<Exponential::table>();
+  }
 }
 
 /// One step of the pipeline; stages without queries are not there. `turn` says which block of weights is the middle's.
@@ -87,21 +97,27 @@ void tile_step(Products& products, const TileShape& shape, const TileItem& item,
     item.finish(shape, now, scratch, scratch.s);
     weights = start_weights(shape, now, scratch.s, scratch.p[turn], item.rule.to_log2(!item.rule.plain()));
     if (now.queries->anchored != shape.all_lanes()) fresh = anchor(shape, weights, *now.queries);
+    for (int half = 0; half < lanes / 16; ++half) start_table(weights, half);
   }
   if (now.queries != nullptr && next.queries != nullptr && before.queries != nullptr) {
-    full_step(products, shape, next, before, p_before, scratch.s, weights);
+    with_exponential<parts>(now, [&]<Exponential how>() HWY_ATTR {
+      full_step<how>(products, shape, next, before, p_before, scratch.s, weights);
+    });
   } else {  // the pipeline fills or drains
     NothingBeside nothing;
     if (before.queries != nullptr) products.add_values(shape, before, p_before, nothing);
     products.tiles.fence();
-    if (now.queries != nullptr) weigh_block<parts, lanes>(weights, shape.block);
+    if (now.queries != nullptr)
+      with_exponential<parts>(
+          now, [&]<Exponential how>() HWY_ATTR { weigh_block<how, parts, lanes>(weights, shape.block); });
     products.tiles.fence();
     if (next.queries != nullptr) products.make_scores(shape, next, scratch.s, nothing);
   }
   products.tiles.fence();
   if (now.queries == nullptr) return;
-  std::uint32_t stale = unsettled(weights.sum[0], fresh, 0);
-  if constexpr (lanes == most_lanes) stale |= unsettled(weights.sum[1], fresh, 1);
+  std::uint32_t stale = 0;
+  for (int half = 0; half < lanes / 16; ++half)
+    stale |= unsettled(weights.sum[half], fresh, half) | (parts == 1 ? off_the_table(weights, half) : 0);
   if (stale != 0) {
     TileWeights again = weights;  // a copy, so that what the products leave to the vectors can live in registers
     settle_again(products, shape, item, scratch, now, fresh, again);
@@ -163,19 +179,27 @@ class RowsAhead {
       : rows_(rows),
         first_(first),
         lines_((width + line - 1) / line),
-        rest_(std::max<std::int64_t>(count, 0) * lines_) {}
+        row_(std::max<std::int64_t>(count, 0)),
+        rest_(row_ * lines_) {}
   [[nodiscard]] std::int64_t rest() const { return rest_; }
   void some(std::int64_t count) {
     for (; count > 0 && rest_ > 0; --count) {
       --rest_;
-      __builtin_prefetch(rows_.row(first_ + rest_ / lines_) + rest_ % lines_ * line, written ? 1 : 0, 3);
+      if (at_ == 0) {
+        at_ = lines_;
+        --row_;
+      }
+      --at_;
+      __builtin_prefetch(rows_.row(first_ + row_) + at_ * line, written ? 1 : 0, 3);
     }
   }
 
  private:
   static constexpr std::int64_t line = 64 / sizeof(T);
   Rows<T> rows_;
-  std::int64_t first_, lines_, rest_;
+  std::int64_t first_, lines_;
+  std::int64_t row_, at_ = 0;  ///< row and line of the last one asked for
+  std::int64_t rest_;
 };
 
 /// The steps of one item: its groups of queries against stretches of blocks.
@@ -246,8 +270,8 @@ class TileWalk {
     const TileClass kind = whole ? TileClass::full : classify(item_.mask, query(group), count(group), first, there);
     if (kind == TileClass::skip) return;
     TileStage& next = stages_[next_];
-    next = {&scratch_.queries[group], packed_.k + block * shape_.k_bytes(), packed_.v + block * shape_.v_bytes(),
-            scratch_.clean[turn_], first};
+    next = {&scratch_.queries[group], packed_.k + block * k_bytes_, packed_.v + block * v_bytes_, scratch_.clean[turn_],
+            first};
     next.edge = kind == TileClass::edge || there < shape_.block;
     next.careful = next.edge && !packed_.finite[block];
     advance();
@@ -264,6 +288,7 @@ class TileWalk {
   const Launch& launch_;
   const Problem& problem_;
   const TileShape& shape_;
+  const std::int64_t k_bytes_ = shape_.k_bytes(), v_bytes_ = shape_.v_bytes();
   const PackedHead& packed_;
   const QueryTile tile_;
   TileScratch& scratch_;

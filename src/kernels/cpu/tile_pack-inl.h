@@ -22,7 +22,7 @@
 #include "kernels/cpu/element.hpp"
 #include "kernels/cpu/tile_shape.hpp"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")
 namespace fresnel::cpu {
 
 /// Columns and rows of a 16 x 16 block of 32-bit numbers change places.

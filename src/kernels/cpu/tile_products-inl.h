@@ -18,7 +18,7 @@
 
 #include "kernels/cpu/tile_softmax-inl.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")
 namespace fresnel::cpu {
 
 /// Distance in bytes between rows of S, P and O in memory, and numbers in 16 of them, where products go in pairs.
@@ -32,14 +32,26 @@ struct NothingBeside {
 };
 
 /// Weights of a block, `share` pairs of keys at each stop.
-template <int parts, int lanes>
+template <Exponential how, int parts, int lanes>
 struct WeightsBeside {
   TileWeights weights;
   std::int64_t pairs, share, next = 0;
 
   HWY_INLINE void some() {
     for (std::int64_t turn = 0; turn < share && next < pairs; ++turn, ++next)
-      for (int half = 0; half < lanes / 16; ++half) weigh_pair<parts, lanes>(weights, next, half);
+      for (int half = 0; half < lanes / 16; ++half) weigh_pair<how, parts, lanes>(weights, next, half);
+  }
+};
+
+/// The same where a constant share comes out even.
+template <Exponential how, int parts, int lanes, int share>
+struct EvenWeightsBeside {
+  TileWeights weights;
+  std::int64_t next = 0;
+
+  HWY_INLINE void some() {
+    for (int turn = 0; turn < share; ++turn, ++next)
+      for (int half = 0; half < lanes / 16; ++half) weigh_pair<how, parts, lanes>(weights, next, half);
   }
 };
 
@@ -219,17 +231,31 @@ struct NarrowProducts {
 // other half as it stores.
 
 /// Values of the block before, then scores of the next one, and the weights of the block in the middle between them.
-/// `shape` is a TileShape, a constant where speed counts.
-template <class Products>
+template <Exponential how, class Products>
 HWY_INLINE void interleave(Products& products, const TileShape& shape, const TileStage& next, const TileStage& before,
                            const std::uint32_t* p, float* s, TileWeights& weights) {
   const std::int64_t pairs = shape.block / 2, value_stops = Products::value_stops(shape);
   const std::int64_t score_stops = Products::score_stops(shape);
-  WeightsBeside<Products::parts, Products::lanes> beside{weights, pairs, (pairs / 2 + value_stops - 1) / value_stops};
+  constexpr int lanes = Products::lanes;
+  WeightsBeside<how, Products::parts, lanes> beside{running<lanes>(weights), pairs,
+                                                    (pairs / 2 + value_stops - 1) / value_stops};
   products.add_values(shape, before, p, beside);
   beside.share = (pairs - beside.next + score_stops - 1) / score_stops;
   products.make_scores(shape, next, s, beside);
-  weights = beside.weights;
+  take_sums<lanes>(beside.weights, weights);
+}
+
+/// The same for a constant shape whose shares come out even.
+template <Exponential how, TileShape shape, class Products>
+HWY_INLINE void interleave_evenly(Products& products, const TileStage& next, const TileStage& before,
+                                  const std::uint32_t* p, float* s, TileWeights& weights) {
+  constexpr std::int64_t stops = Products::value_stops(shape), share = shape.block / 4 / stops;
+  static_assert(stops == Products::score_stops(shape) && share * stops * 4 == shape.block);
+  constexpr int lanes = Products::lanes;
+  EvenWeightsBeside<how, Products::parts, lanes, static_cast<int>(share)> beside{running<lanes>(weights)};
+  products.add_values(shape, before, p, beside);
+  products.make_scores(shape, next, s, beside);
+  take_sums<lanes>(beside.weights, weights);
 }
 
 }  // namespace fresnel::cpu

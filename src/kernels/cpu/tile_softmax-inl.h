@@ -15,15 +15,18 @@
 
 #include "kernels/cpu/tile_pack-inl.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")
+HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")
 namespace fresnel::cpu {
 
 /// Log2 units between a block's maximum and the base it sets: room to grow before the next rescale. Weights lose as
 /// many powers of two at the small end: see tile_flash_roundings.
 inline constexpr float base_margin = 8;
 
-/// 2^x for x up to 127, +0 for -inf and below -150. Relative error 7.5e-5 where P is rounded to bf16 anyway, 1.5e-7
-/// where it keeps two parts (measured by a test; polynomials that minimise the relative error on [0, 1)).
+/// Relative errors of weights before they are rounded: half a step of the table, and exp2_of<1>.
+inline constexpr double table_error = 2.712e-3, polynomial_error = 7.6e-5;
+
+/// 2^x for x up to 127, +0 for -inf and below -150. Relative error polynomial_error where P is rounded to bf16 anyway,
+/// 1.5e-7 where it keeps two parts (measured by a test; polynomials that minimise the relative error on [0, 1)).
 template <int parts>
 HWY_INLINE __m512 exp2_of(__m512 x) {
   const __m512 f = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
@@ -51,7 +54,84 @@ struct TileWeights {
   __m512 scale;               ///< to log2 units
   __m512 base[2];
   __m512 sum[2];  ///< of the rounded weights
+  // For weights by table, see weigh_pair_by_table.
+  __m512 steps;       ///< scale times steps_per_unit
+  __m512 origin[2];   ///< step 0 less the base
+  __m512i places[2];  ///< all steps so far, or-ed
 };
+
+/// Bytes 2 and 3 of every 32-bit number, to bytes 0 and 1.
+HWY_INLINE __m512i upper_half_down() {
+  return _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302));
+}
+
+/// Bytes 0 and 1, to bytes 2 and 3.
+HWY_INLINE __m512i lower_half_up() {
+  return _mm512_broadcast_i32x4(_mm_set_epi32(0x0d0c0d0c, 0x09080908, 0x05040504, 0x01000100));
+}
+
+// Weights by table. A bf16 is 2^n (1 + m / 128) with its bits at 128 (n + 127) + m, so the bits of 2^x are 128 (x +
+// 127) less what the fraction's chord lies above 2^x, a whole number from 0 to 11. x is rounded to steps of 1/128 by
+// adding a number so large that a float has no finer ones; its low 16 bits are then the step, counted from below_window
+// units below the base, and two keys of 16 queries make 32 of them: everything after that is done on 32 weights at
+// once. A step outside of its 16 bits, like NaN and infinity, changes bits above them, which are or-ed from key to key
+// and looked at once per block.
+
+inline constexpr float steps_per_unit = 128;
+inline constexpr float below_window = 383;
+/// The step of 2^-127, as a signed number of 16 bits.
+inline constexpr auto least_step = static_cast<std::int16_t>((below_window - 127) * steps_per_unit - 65536);
+/// Where the upper half of a float's bits stays the same for 2^16 steps: 1.5 x 2^23.
+inline constexpr float first_place = 0x1.8p23f;
+inline constexpr float step_zero = first_place + below_window * steps_per_unit;
+/// Beyond this a base makes step_zero - 128 base more than 24 bits wide.
+inline constexpr float most_base = 0x1p14f;
+
+/// By how many steps the chord from 2^0 to 2^1 lies above 2^(i / 128), rounded to bf16.
+struct ChordTable {
+  alignas(64) std::uint8_t above[128] = {};
+  constexpr ChordTable() {
+    double power = 1;  // 2^(i / 128)
+    for (int i = 0; i < 128; ++i, power *= 0x1.0163da9fb3335p0)
+      above[i] = static_cast<std::uint8_t>(i - static_cast<int>(128 * (power - 1) + 0.5));
+  }
+};
+inline constexpr ChordTable chord_table;
+
+/// The steps of 16 scores. `clamped`: those below the table, -inf too, are its first, whose weight is zero like theirs.
+template <bool clamped>
+HWY_INLINE __m512i steps_of(const TileWeights& w, const float* s, int half) {
+  __m512 steps = _mm512_fmadd_ps(_mm512_load_ps(s), w.steps, w.origin[half]);
+  if constexpr (clamped) steps = _mm512_max_ps(_mm512_set1_ps(first_place), steps);  // NaN where steps are
+  return _mm512_castps_si512(steps);
+}
+
+/// Two keys of 16 queries; `stored`: the lanes whose weights are kept.
+template <bool clamped, int lanes>
+HWY_INLINE void weigh_pair_by_table(TileWeights& w, std::int64_t pair, int half, __mmask16 stored = 0xffff) {
+  const float* const s = w.s + pair * 2 * lanes + half * 16;
+  const __m512i even = steps_of<clamped>(w, s, half), odd = steps_of<clamped>(w, s + lanes, half);
+  w.places[half] = _mm512_ternarylogic_epi32(w.places[half], even, odd, 0xfe);
+  constexpr __mmask64 upper_bytes = 0xcccccccccccccccc, low_bytes = 0x5555555555555555;
+  const __m512i both = _mm512_mask_shuffle_epi8(even, upper_bytes, odd, lower_half_up());
+  const __m512i above = _mm512_maskz_permutex2var_epi8(low_bytes, _mm512_load_si512(chord_table.above), both,
+                                                       _mm512_load_si512(chord_table.above + 64));
+  const __m512i bits = _mm512_subs_epu16(both, _mm512_or_si512(above, _mm512_set1_epi16(least_step)));
+  w.sum[half] = _mm512_dpbf16_ps(w.sum[half], (__m512bh)bits, (__m512bh)_mm512_set1_epi16(0x3f80));
+  _mm512_mask_store_epi32(w.p + pair * lanes + half * 16, stored, bits);
+}
+
+/// Lanes whose base has the table, which those of NaN have not.
+HWY_INLINE __mmask16 has_table(__m512 base) {
+  return _mm512_cmp_ps_mask(_mm512_abs_ps(base), _mm512_set1_ps(most_base), _CMP_LE_OQ);
+}
+
+/// Lanes that have been weighed by a table that does not hold for them.
+HWY_INLINE __mmask16 off_the_table(const TileWeights& w, int half) {
+  const __m512i upper = _mm512_and_si512(w.places[half], _mm512_set1_epi32(static_cast<int>(0xffff0000)));
+  const __m512i same = _mm512_castps_si512(_mm512_set1_ps(first_place));
+  return static_cast<__mmask16>(_mm512_cmpneq_epi32_mask(upper, same) | ~has_table(w.base[half]));
+}
 
 HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& stage, const float* s, std::uint32_t* p,
                                      float scale) {
@@ -67,6 +147,40 @@ HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& st
   return w;
 }
 
+/// Once bases are set.
+HWY_INLINE void start_table(TileWeights& w, int half) {
+  w.steps = _mm512_mul_ps(w.scale, _mm512_set1_ps(steps_per_unit));
+  w.origin[half] = _mm512_fnmadd_ps(w.base[half], _mm512_set1_ps(steps_per_unit), _mm512_set1_ps(step_zero));
+  w.places[half] = _mm512_setzero_si512();
+}
+
+/// What making weights reads and changes. A copy of its own lives in registers, where one of everything would be copied
+/// through memory.
+template <int lanes>
+HWY_INLINE TileWeights running(const TileWeights& w) {
+  TileWeights copy;
+  copy.s = w.s;
+  copy.p = w.p;
+  copy.remainders = w.remainders;
+  copy.scale = w.scale;
+  copy.steps = w.steps;
+  for (int half = 0; half < lanes / 16; ++half) {
+    copy.base[half] = w.base[half];
+    copy.origin[half] = w.origin[half];
+    copy.sum[half] = w.sum[half];
+    copy.places[half] = w.places[half];
+  }
+  return copy;
+}
+
+template <int lanes>
+HWY_INLINE void take_sums(const TileWeights& copy, TileWeights& w) {
+  for (int half = 0; half < lanes / 16; ++half) {
+    w.sum[half] = copy.sum[half];
+    w.places[half] = copy.places[half];
+  }
+}
+
 /// Stored scores less the base. `again`: lanes whose base was found from rounded scores; only the same rounding is sure
 /// to be at most the base where scores are so large that their rounding errors are.
 HWY_INLINE __m512 below_base(const TileWeights& w, const float* s, int half, __mmask16 again) {
@@ -74,11 +188,6 @@ HWY_INLINE __m512 below_base(const TileWeights& w, const float* s, int half, __m
   const __m512 fused = _mm512_fmsub_ps(dot, w.scale, w.base[half]);
   if (again == 0) return fused;
   return _mm512_mask_sub_ps(fused, again, _mm512_mul_ps(dot, w.scale), w.base[half]);
-}
-
-/// Bytes 2 and 3 of every 32-bit number, to bytes 0 and 1.
-HWY_INLINE __m512i upper_half_down() {
-  return _mm512_broadcast_i32x4(_mm_set_epi32(0x0f0e0f0e, 0x0b0a0b0a, 0x07060706, 0x03020302));
 }
 
 /// Two keys of 16 queries as a pair of bf16, added to their sum. Rounds half away from zero, which is to nearest: the
@@ -93,27 +202,41 @@ HWY_INLINE __m512i pair_up(__m512 even, __m512 odd, __m512& sum) {
   return both;
 }
 
+/// The same by polynomial; `stored`: the lanes whose weights are kept.
 template <int parts, int lanes>
-HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0) {
+HWY_INLINE void weigh_pair_by_polynomial(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0,
+                                         __mmask16 stored = 0xffff) {
   const float* const s = w.s + pair * 2 * lanes + half * 16;
   const __m512 even = exp2_of<parts>(below_base(w, s, half, again));
   const __m512 odd = exp2_of<parts>(below_base(w, s + lanes, half, again));
   const __m512i high = pair_up(even, odd, w.sum[half]);
   const std::int64_t at = pair * lanes + half * 16;
-  _mm512_store_si512(w.p + at, high);
+  _mm512_mask_store_epi32(w.p + at, stored, high);
   if constexpr (parts == 2) {
     const __m512 even_high = _mm512_castsi512_ps(_mm512_slli_epi32(high, 16));
     const __m512 odd_high = _mm512_castsi512_ps(_mm512_and_si512(high, _mm512_set1_epi32(-65536)));
     const __m512i low = pair_up(_mm512_sub_ps(even, even_high), _mm512_sub_ps(odd, odd_high), w.sum[half]);
-    _mm512_store_si512(w.remainders + at, low);
+    _mm512_mask_store_epi32(w.remainders + at, stored, low);
+  }
+}
+
+/// How a block's weights are made: by table where P is rounded to bf16, clamped where keys are hidden.
+enum class Exponential : std::uint8_t { polynomial, table, clamped_table };
+
+template <Exponential how, int parts, int lanes>
+HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half) {
+  if constexpr (how != Exponential::polynomial) {
+    weigh_pair_by_table<how == Exponential::clamped_table, lanes>(w, pair, half);
+  } else {
+    weigh_pair_by_polynomial<parts, lanes>(w, pair, half);
   }
 }
 
 /// A whole block.
-template <int parts, int lanes>
+template <Exponential how, int parts, int lanes>
 void weigh_block(TileWeights& w, std::int64_t block) {
   for (std::int64_t pair = 0; pair < block / 2; ++pair)
-    for (int half = 0; half < lanes / 16; ++half) weigh_pair<parts, lanes>(w, pair, half);
+    for (int half = 0; half < lanes / 16; ++half) weigh_pair<how, parts, lanes>(w, pair, half);
 }
 
 /// What is not a plain scale: ALiBi, hidden keys, and scales that are not positive (they would turn -inf around).
@@ -161,17 +284,22 @@ HWY_INLINE __m512 largest_scores(const TileShape& shape, const TileWeights& w, i
   __m512 most = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (std::int64_t row = 0; row < shape.block; ++row) {
     const __m512 s = _mm512_mul_ps(_mm512_load_ps(w.s + row * shape.lanes + half * 16), w.scale);
-    const __mmask16 larger = _mm512_cmp_ps_mask(s, most, _CMP_NLE_UQ);  // a NaN stays the largest
-    most = _mm512_mask_mov_ps(most, larger, s);
+    const __mmask16 larger = _mm512_cmp_ps_mask(s, most, _CMP_GT_OQ) | _mm512_cmp_ps_mask(s, s, _CMP_UNORD_Q);
+    most = _mm512_mask_mov_ps(most, larger, s);  // nothing is larger than a NaN
   }
   return most;
 }
 
-/// Bases of the lanes `which` after these scores; a lane that sees none of the block's keys is not among the result.
-HWY_INLINE __mmask16 raise_bases(TileWeights& w, TileQueries& queries, __m512 most, int half, __mmask16 which) {
+/// A base for each lane after these scores.
+HWY_INLINE __m512 base_over(__m512 most) {
+  return _mm512_add_ps(_mm512_roundscale_ps(most, 0x0a), _mm512_set1_ps(base_margin));  // ceil
+}
+
+/// New bases for the lanes `which`; a lane that sees none of the block's keys is not among the result.
+HWY_INLINE __mmask16 set_bases(TileWeights& w, TileQueries& queries, __m512 most, __m512 bases, int half,
+                               __mmask16 which) {
   which &= _mm512_cmp_ps_mask(most, _mm512_set1_ps(-std::numeric_limits<float>::infinity()), _CMP_NEQ_UQ);
-  const __m512 raised = _mm512_add_ps(_mm512_roundscale_ps(most, 0x0a), _mm512_set1_ps(base_margin));  // ceil
-  w.base[half] = _mm512_mask_mov_ps(w.base[half], which, raised);
+  w.base[half] = _mm512_mask_mov_ps(w.base[half], which, bases);
   _mm512_store_ps(queries.base + half * 16, w.base[half]);
   return which;
 }
@@ -183,7 +311,7 @@ inline std::uint32_t anchor(const TileShape& shape, TileWeights& w, TileQueries&
     const auto fresh = static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
     if (fresh == 0) continue;
     const __m512 most = largest_scores(shape, w, half);
-    set |= static_cast<std::uint32_t>(raise_bases(w, queries, most, half, fresh)) << (16 * half);
+    set |= static_cast<std::uint32_t>(set_bases(w, queries, most, base_over(most), half, fresh)) << (16 * half);
   }
   queries.anchored |= set;
   return set;
@@ -197,21 +325,42 @@ HWY_INLINE __mmask16 unsettled(__m512 sum, std::uint32_t fresh, int half) {
   return static_cast<__mmask16>(large | (small & (fresh >> (16 * half))));
 }
 
-/// Gives the lanes `again` of one half a new base, rescales what they have, and weighs the block once more.
+/// The block once more, for the lanes `which` of one half; w.sum[half] gets their sums. `exactly`: see below_base.
 template <int parts, int lanes>
-__m512 weigh_again(const TileShape& shape, TileWeights& w, TileQueries& queries, int half, __mmask16 again) {
-  const __m512 before = w.base[half], one = _mm512_set1_ps(1);
-  again = raise_bases(w, queries, largest_scores(shape, w, half), half, again);
-  const __m512 factor = _mm512_mask_scalef_ps(one, again, one, _mm512_sub_ps(before, w.base[half]));
+void weigh_lanes(const TileShape& shape, TileWeights& w, int half, __mmask16 which, __mmask16 exactly) {
+  const __m512 others = w.sum[half];
+  const __mmask16 by_table = parts == 1 ? which & has_table(w.base[half]) : 0;
+  const auto by_polynomial = static_cast<__mmask16>(which & ~by_table);
+  const auto weigh = [&](__mmask16 lanes_of_pass, auto weigh_pair) HWY_ATTR {
+    if (lanes_of_pass == 0) return;
+    const __m512 before = w.sum[half];
+    w.sum[half] = _mm512_setzero_ps();
+    for (std::int64_t pair = 0; pair < shape.block / 2; ++pair) weigh_pair(pair);
+    w.sum[half] = _mm512_mask_mov_ps(before, lanes_of_pass, w.sum[half]);
+  };
+  start_table(w, half);
+  weigh(by_table, [&](std::int64_t pair) HWY_ATTR { weigh_pair_by_table<true, lanes>(w, pair, half, by_table); });
+  weigh(by_polynomial, [&](std::int64_t pair)
+                           HWY_ATTR { weigh_pair_by_polynomial<parts, lanes>(w, pair, half, exactly, by_polynomial); });
+  w.sum[half] = _mm512_mask_mov_ps(others, which, w.sum[half]);
+}
+
+/// Gives lanes of one half a new base, rescales what they have, and weighs the block once more for them: the `stale`
+/// ones, and those `off` the table, whose sums say nothing, a base that is no lower than before.
+template <int parts, int lanes>
+void weigh_again(const TileShape& shape, TileWeights& w, TileQueries& queries, int half, __mmask16 stale,
+                 __mmask16 off) {
+  const __m512 before = w.base[half], one = _mm512_set1_ps(1), most = largest_scores(shape, w, half);
+  const __m512 bases = _mm512_mask_max_ps(base_over(most), off, before, base_over(most));  // NaN where `most` is
+  const __mmask16 exactly = set_bases(w, queries, most, bases, half, stale | off);
+  const __m512 factor = _mm512_mask_scalef_ps(one, exactly, one, _mm512_sub_ps(before, w.base[half]));
   for (std::int64_t row = 0; row < shape.value_tiles() * tile_lines; ++row) {
     float* const at = queries.o + row * lanes + half * 16;
     _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
   }
   float* const l = queries.l + half * 16;
   _mm512_store_ps(l, _mm512_mul_ps(_mm512_load_ps(l), factor));
-  w.sum[half] = _mm512_setzero_ps();
-  for (std::int64_t pair = 0; pair < shape.block / 2; ++pair) weigh_pair<parts, lanes>(w, pair, half, again);
-  return w.sum[half];
+  weigh_lanes<parts, lanes>(shape, w, half, stale | off, exactly);
 }
 
 /// log x of 8 numbers, to 2^-50 of it: x = 2^k m with m from 0.75 to 1.5, log m = 2 artanh((m - 1) / (m + 1)).

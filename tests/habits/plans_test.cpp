@@ -94,16 +94,25 @@ TEST(Plans, ChoiceReadsNoThreadsCoresOrRates) {
     }
 }
 
+/// This host, and the same with a tile unit: a plan is made without it.
+std::vector<Machine> machines() {
+  Machine with_tiles = Machine::host();
+  with_tiles.isa = Isa::avx3;
+  with_tiles.tile_unit = TileUnit::amx_bf16;
+  return {Machine::host(), with_tiles};
+}
+
 /// Where lengths are given, Sk is the longest sequence's: neither the row nor its tile may follow it.
 TEST(Plans, ChoiceReadsNoLongestLength) {
-  for (Problem problem : problems()) {
-    problem.seqlens_k = true;
-    for (const std::int64_t keys : {std::int64_t{1}, std::int64_t{100}, std::int64_t{100000}}) {
-      Problem other = problem;
-      other.keys = keys;
-      expect_same_choice(plan(problem, Machine::host()), plan(other, Machine::host()), print(other));
+  for (const Machine& machine : machines())
+    for (Problem problem : problems()) {
+      problem.seqlens_k = true;
+      for (const std::int64_t keys : {std::int64_t{1}, std::int64_t{100}, std::int64_t{100000}}) {
+        Problem other = problem;
+        other.keys = keys;
+        expect_same_choice(plan(problem, machine), plan(other, machine), print(other));
+      }
     }
-  }
 }
 
 TEST(Plans, LanesAreAtMostWhatWasAsked) {

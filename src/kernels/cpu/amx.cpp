@@ -20,7 +20,7 @@ void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 /// which fill each other's pauses.
 Tile amx_tile(const Problem& problem, const Machine&) {
   const Options& options = problem.options;
-  const bool masked = options.causal || options.window_size_left || options.window_size_right;
+  const bool masked = options.causal || options.window_size_left || options.window_size_right || problem.seqlens_k;
   const bool narrow = TileShape(problem, 64).lanes == 16;
   const TileShape shape(problem, narrow && !masked && problem.keys >= 512 ? 128 : 64);
   const std::int64_t fit = (192 << 10) / (shape.q_bytes() + shape.o_floats() * 4);

@@ -16,12 +16,14 @@ template <int parts>
 void exp2_array(float* values) {
   _mm512_store_ps(values, exp2_of<parts>(_mm512_load_ps(values)));
 }
-/// The weight of one score, base 0, as bf16 bits; `off` where the table does not hold.
+/// The weight of one score, base 0, as bf16 bits; `off` where the table does not hold. A neighbour holds it in any
+/// case.
 template <bool clamped>
 std::uint16_t weight_by_table(float x, bool& off) {
   alignas(64) float scores[32];
   alignas(64) std::uint32_t pairs[16];
-  std::fill_n(scores, 32, x);
+  std::fill_n(scores, 16, -8.0f);
+  std::fill_n(scores + 16, 16, x);
   TileWeights weights{};
   weights.s = scores;
   weights.p = pairs;
@@ -101,7 +103,15 @@ TEST(TileTable, KnowsWhereItEnds) {
     EXPECT_LT(bf16_to_float(cpu::weight_by_table<false>(x, off)), 0x1p-126f) << x;
     EXPECT_FALSE(off) << x;
   }
-  for (const float x : {-383.1f, -600.0f, -1e5f, -1e6f, -1e30f, -infinity, 129.1f, 1000.0f, 1e5f, 1e6f, 1e30f, infinity,
+  for (float x = -383.1f; x > -200000; x -= 13.7f) {
+    cpu::weight_by_table<false>(x, off);
+    ASSERT_TRUE(off) << x;
+  }
+  for (float x = 129.1f; x < 200000; x += 13.7f) {
+    cpu::weight_by_table<false>(x, off);
+    ASSERT_TRUE(off) << x;
+  }
+  for (const float x : {-600.0f, -1e5f, -1e6f, -1e30f, -infinity, 129.1f, 1000.0f, 1e5f, 1e6f, 1e30f, infinity,
                         std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::quiet_NaN()}) {
     cpu::weight_by_table<false>(x, off);
     EXPECT_TRUE(off) << x;

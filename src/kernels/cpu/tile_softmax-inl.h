@@ -55,9 +55,10 @@ struct TileWeights {
   __m512 base[2];
   __m512 sum[2];  ///< of the rounded weights
   // For weights by table, see weigh_pair_by_table.
-  __m512 steps;       ///< scale times steps_per_unit
-  __m512 origin[2];   ///< step 0 less the base
-  __m512i places[2];  ///< all steps so far, or-ed
+  __m512 steps;      ///< scale times steps_per_unit
+  __m512 origin[2];  ///< step 0 less the base
+  __m512i any[2];    ///< all steps so far, or-ed
+  __m512i every[2];  ///< and and-ed
 };
 
 /// Bytes 2 and 3 of every 32-bit number, to bytes 0 and 1.
@@ -111,7 +112,8 @@ template <bool clamped, int lanes>
 HWY_INLINE void weigh_pair_by_table(TileWeights& w, std::int64_t pair, int half, __mmask16 stored = 0xffff) {
   const float* const s = w.s + pair * 2 * lanes + half * 16;
   const __m512i even = steps_of<clamped>(w, s, half), odd = steps_of<clamped>(w, s + lanes, half);
-  w.places[half] = _mm512_ternarylogic_epi32(w.places[half], even, odd, 0xfe);
+  w.any[half] = _mm512_ternarylogic_epi32(w.any[half], even, odd, 0xfe);
+  w.every[half] = _mm512_ternarylogic_epi32(w.every[half], even, odd, 0x80);
   constexpr __mmask64 upper_bytes = 0xcccccccccccccccc, low_bytes = 0x5555555555555555;
   const __m512i both = _mm512_mask_shuffle_epi8(even, upper_bytes, odd, lower_half_up());
   const __m512i above = _mm512_maskz_permutex2var_epi8(low_bytes, _mm512_load_si512(chord_table.above), both,
@@ -128,9 +130,11 @@ HWY_INLINE __mmask16 has_table(__m512 base) {
 
 /// Lanes that have been weighed by a table that does not hold for them.
 HWY_INLINE __mmask16 off_the_table(const TileWeights& w, int half) {
-  const __m512i upper = _mm512_and_si512(w.places[half], _mm512_set1_epi32(static_cast<int>(0xffff0000)));
+  const __m512i upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
   const __m512i same = _mm512_castps_si512(_mm512_set1_ps(first_place));
-  return static_cast<__mmask16>(_mm512_cmpneq_epi32_mask(upper, same) | ~has_table(w.base[half]));
+  return static_cast<__mmask16>(_mm512_cmpneq_epi32_mask(_mm512_and_si512(w.any[half], upper), same) |
+                                _mm512_cmpneq_epi32_mask(_mm512_and_si512(w.every[half], upper), same) |
+                                ~has_table(w.base[half]));
 }
 
 HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& stage, const float* s, std::uint32_t* p,
@@ -151,7 +155,8 @@ HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& st
 HWY_INLINE void start_table(TileWeights& w, int half) {
   w.steps = _mm512_mul_ps(w.scale, _mm512_set1_ps(steps_per_unit));
   w.origin[half] = _mm512_fnmadd_ps(w.base[half], _mm512_set1_ps(steps_per_unit), _mm512_set1_ps(step_zero));
-  w.places[half] = _mm512_setzero_si512();
+  w.any[half] = _mm512_setzero_si512();
+  w.every[half] = _mm512_set1_epi32(-1);
 }
 
 /// What making weights reads and changes. A copy of its own lives in registers, where one of everything would be copied
@@ -168,7 +173,8 @@ HWY_INLINE TileWeights running(const TileWeights& w) {
     copy.base[half] = w.base[half];
     copy.origin[half] = w.origin[half];
     copy.sum[half] = w.sum[half];
-    copy.places[half] = w.places[half];
+    copy.any[half] = w.any[half];
+    copy.every[half] = w.every[half];
   }
   return copy;
 }
@@ -177,7 +183,8 @@ template <int lanes>
 HWY_INLINE void take_sums(const TileWeights& copy, TileWeights& w) {
   for (int half = 0; half < lanes / 16; ++half) {
     w.sum[half] = copy.sum[half];
-    w.places[half] = copy.places[half];
+    w.any[half] = copy.any[half];
+    w.every[half] = copy.every[half];
   }
 }
 

@@ -93,8 +93,11 @@ struct ChordTable {
   alignas(64) std::uint8_t above[128] = {};
   constexpr ChordTable() {
     double power = 1;  // 2^(i / 128)
-    for (int i = 0; i < 128; ++i, power *= 0x1.0163da9fb3335p0)
-      above[i] = static_cast<std::uint8_t>(i - static_cast<int>(128 * (power - 1) + 0.5));
+    int mantissa = 0;  // of it, in steps, to nearest
+    for (int i = 0; i < 128; ++i, power *= 0x1.0163da9fb3335p0) {
+      while (mantissa + 0.5 <= 128 * (power - 1)) ++mantissa;
+      above[i] = static_cast<std::uint8_t>(i - mantissa);
+    }
   }
 };
 inline constexpr ChordTable chord_table;

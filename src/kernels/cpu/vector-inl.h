@@ -114,10 +114,10 @@ struct ExpTable<double> {
 /// The larger of both, NaN where x is.
 template <class T>
 HWY_INLINE Vector<T> at_least(Vector<T> least, Vector<T> x) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::IfThenElse(hn::Lt(x, least), least, x);
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR
+  return hn::Max(least, x);  // the second operand where one is NaN; elsewhere the one that is not
 #else
-  return hn::Max(least, x);  // the second operand where one is NaN (x86), or NaN (Arm)
+  return hn::IfThenElse(hn::Lt(x, least), least, x);
 #endif
 }
 

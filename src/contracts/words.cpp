@@ -110,7 +110,7 @@ std::string clauses_of(const Domain& chosen, const Domain& right) {
   bounds("value dim", chosen.value_dim, right.value_dim);
   bounds("queries", chosen.queries, right.queries);
   bounds("keys", chosen.keys, right.keys);
-  if (!(chosen.keys == right.keys)) clauses.back() += " or lengths given";
+  if (!(chosen.keys == right.keys) && chosen.features.has(Feature::seqlens_k)) clauses.back() += " or lengths given";
   if (!(chosen.features == right.features)) clauses.push_back("features: " + members_of(chosen));
   if (!(chosen.required == right.required)) clauses.push_back("with " + joined(names_of(chosen.required), " "));
   if (!(chosen.axis_orders == right.axis_orders)) clauses.push_back(joined(names_of(chosen.axis_orders), " "));

@@ -69,8 +69,58 @@ constexpr Domain decode_preferred = [] {
   return domain;
 }();
 
+/// Longer than a vector of queries but no two: the second would be mostly empty.
+constexpr Domain decode_preferred_long = [] {
+  Domain domain = decode_domain;
+  domain.dtypes = {DType::f32};
+  domain.queries = {9, 12};
+  domain.keys.least = 4096;
+  domain.features.bits &= ~Set<Feature>{Feature::seqlens_k}.bits;
+  return domain;
+}();
+
+/// On the tile unit, whose products cost less than widening the keys for vectors. A single row has too little of them.
+constexpr Domain tile_decode_domain = [] {
+  Domain domain = decode_domain;
+  domain.dtypes = {DType::bf16};
+  return domain;
+}();
+
+constexpr Domain tile_decode_preferred = [] {
+  Domain domain = tile_decode_domain;
+  domain.queries = {1, 8};
+  domain.keys.least = 256;
+  domain.required = {Feature::grouped_heads};
+  return domain;
+}();
+
+constexpr Domain tile_decode_preferred_ungrouped = [] {
+  Domain domain = tile_decode_domain;
+  domain.queries = {2, 8};
+  domain.keys.least = 512;
+  return domain;
+}();
+
 constexpr std::array rows = {
 #if defined(__x86_64__)
+    Kernel{
+        .name = "cpu.amx_decode",
+        .blurb = "cpu.decode with both products on the tile unit (Intel AMX)",
+        .device = Device::cpu,
+        .domain = tile_decode_domain,
+        .prefers = tile_decode_preferred,
+        .prefers_also = tile_decode_preferred_ungrouped,
+        .determinism = Determinism::bitwise,
+        .tile = cpu::decode_tile,
+        .needs_tile_unit = true,
+        .lane_bytes = cpu::amx_decode_lane_bytes,
+        .shared_bytes = cpu::decode_shared_bytes,
+        .items = cpu::decode_items_at_most,
+        .cost = forward_cost,
+        .formulas = &forward_formulas,
+        .roundings = cpu::amx_decode_roundings,
+        .run = cpu::run_amx_decode,
+    },
     Kernel{
         .name = "cpu.amx",
         .blurb = "tiled, online softmax, both products on the tile unit (Intel AMX); f16 as two parts",
@@ -95,6 +145,7 @@ constexpr std::array rows = {
         .device = Device::cpu,
         .domain = decode_domain,
         .prefers = decode_preferred,
+        .prefers_also = decode_preferred_long,
         .determinism = Determinism::bitwise,
         .tile = cpu::decode_tile,
         .lane_bytes = cpu::decode_lane_bytes,

@@ -24,9 +24,10 @@ struct Described {
   Style style;
 };
 
-constexpr std::array described{Described{"cpu.amx", Style::packed}, Described{"cpu.decode", Style::grouped},
-                               Described{"cpu.flash", Style::tiles}, Described{"cpu.naive", Style::tiles},
-                               Described{"cpu.reference_backward", Style::two_sweeps}};
+constexpr std::array described{
+    Described{"cpu.amx_decode", Style::grouped}, Described{"cpu.amx", Style::packed},
+    Described{"cpu.decode", Style::grouped},     Described{"cpu.flash", Style::tiles},
+    Described{"cpu.naive", Style::tiles},        Described{"cpu.reference_backward", Style::two_sweeps}};
 
 /// Rows that are gone through one by one.
 constexpr std::int64_t most_rows = std::int64_t{1} << 27;

@@ -1,29 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu.decode cut so small that ordinary problems have many chunks and slabs: every habit, every casebook row and the
-// agreement test, on every instruction set. With the tile that it really has, few of their problems reach a merge.
+// The rows for few queries cut so small that ordinary problems have many chunks and slabs: every habit, every casebook
+// row and the agreement test, on every instruction set. With the tile that they really have, few of their problems
+// reach a merge.
 #include <gtest/gtest.h>
 
 #include "agreement/agreement.hpp"
 #include "habits/casebook.hpp"
+#include "support/rows.hpp"
 
 namespace fresnel::test {
 namespace {
 
-/// The row of the catalogue with tiles of 3 rows (no whole group of queries) and 8 keys.
-const Kernel& finely_cut() {
-  static const Kernel row = [] {
-    Kernel copy = *find_kernel("cpu.decode");
-    copy.name = "cpu.decode, finely cut";
-    copy.tile = [](const Problem&, const Machine&) { return Tile{3, 8}; };
-    return copy;
+/// Rows of the catalogue, on portable tiles where there is no unit, with tiles of 3 rows (no whole group of queries)
+/// and 8 keys.
+const std::vector<Kernel>& finely_cut() {
+  static const std::vector<Kernel> rows = [] {
+    std::vector<Kernel> copies;
+    for (const Kernel* const row : rows_here()) {
+      if (row->name != "cpu.decode" && row->name != "cpu.amx_decode") continue;
+      copies.push_back(*row);
+      copies.back().tile = [](const Problem&, const Machine&) { return Tile{3, 8}; };
+    }
+    return copies;
   }();
-  return row;
+  return rows;
 }
 
 class DecodeKernel : public testing::TestWithParam<Habit> {};
 
 TEST_P(DecodeKernel, KeepsFinelyCut) {
-  for (const Isa isa : isas_here()) EXPECT_EQ(faults_of(GetParam(), {finely_cut(), isa, false}), "");
+  for (const Kernel& row : finely_cut())
+    for (const Isa isa : isas_of(row)) EXPECT_EQ(faults_of(GetParam(), {row, isa, false}), "");
 }
 
 std::vector<Habit> all_habits() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A tile unit for processors without one, to the letter of Intel's description of TDPBF16PS: even and odd products are
-// summed apart, from zero, then together, then into C; subnormal numbers are read as zero and flushed. Vectors of 512
-// bits, which the kernels beside it need as well.
+// summed apart, from zero, then together, then into C; subnormal numbers are read as zero and flushed. Vectors of 256
+// bits, so that kernels whose other half is portable, too, run on any processor that has these.
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@
 
 #include "hwy/highway.h"
 
-HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl")
+HWY_PUSH_ATTRIBUTES("avx2,fma")
 namespace fresnel::test {
 
 class PortableTiles {
@@ -44,18 +44,22 @@ class PortableTiles {
   void fence() { asm volatile("" ::: "memory"); }
 
  private:
-  static __m512 upper(__m512i pairs) { return _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32(-65536))); }
-  static __m512 lower(__m512i pairs) { return _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)); }
+  static __m256 upper(__m256i pairs) { return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(-65536))); }
+  static __m256 lower(__m256i pairs) { return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)); }
   static void add_line(std::byte* c, const std::byte* a, const std::byte (*b)[64]) {
-    __m512 even = _mm512_setzero_ps(), odd = even;
-    for (int pair = 0; pair < 16; ++pair) {
-      int number;
-      std::memcpy(&number, a + 4 * pair, 4);
-      const __m512i left = _mm512_set1_epi32(number), right = _mm512_loadu_si512(b[pair]);
-      even = _mm512_fmadd_ps(lower(left), lower(right), even);
-      odd = _mm512_fmadd_ps(upper(left), upper(right), odd);
+    for (int half = 0; half < 64; half += 32) {
+      __m256 even = _mm256_setzero_ps(), odd = even;
+      for (int pair = 0; pair < 16; ++pair) {
+        int number;
+        std::memcpy(&number, a + 4 * pair, 4);
+        const __m256i left = _mm256_set1_epi32(number);
+        const __m256i right = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(b[pair] + half));
+        even = _mm256_fmadd_ps(lower(left), lower(right), even);
+        odd = _mm256_fmadd_ps(upper(left), upper(right), odd);
+      }
+      auto* const sums = reinterpret_cast<float*>(c + half);
+      _mm256_storeu_ps(sums, _mm256_add_ps(_mm256_loadu_ps(sums), _mm256_add_ps(even, odd)));
     }
-    _mm512_storeu_ps(c, _mm512_add_ps(_mm512_loadu_ps(c), _mm512_add_ps(even, odd)));
   }
 
   alignas(64) std::byte lines_[8][16][64];

@@ -6,6 +6,10 @@
 #if defined(__x86_64__)
 #include "kernels/cpu/tile_flash-inl.h"
 #include "support/portable_tiles.hpp"
+
+namespace fresnel::cpu {
+void run_portable_decode(const Launch& launch);  // portable_decode.cpp
+}  // namespace fresnel::cpu
 #endif
 
 namespace fresnel::test {
@@ -18,17 +22,23 @@ bool has_tile_vectors() {
 }
 #endif
 
-/// The row on portable tiles; null where there are not the 512-bit vectors that the rest of it takes.
+Kernel portable_copy(const char* name, void (*run)(const Launch&)) {
+  Kernel copy = *find_kernel(name);
+  copy.needs_tile_unit = false;
+  copy.run = run;
+  return copy;
+}
+
+/// The row on portable tiles; null where there are not the vectors that the rest of it takes.
 const Kernel* on_portable_tiles(const Kernel& row) {
 #if defined(__x86_64__)
-  if (!has_tile_vectors()) return nullptr;
-  static const Kernel portable = [&] {
-    Kernel copy = row;
-    copy.needs_tile_unit = false;
-    copy.run = [](const Launch& launch) { cpu::tile_flash<PortableTiles>(launch); };
-    return copy;
-  }();
-  return &portable;
+  if (row.name == "cpu.amx_decode") {
+    static const Kernel decode = portable_copy("cpu.amx_decode", &cpu::run_portable_decode);
+    return runs_here(Isa::avx2) ? &decode : nullptr;
+  }
+  static const Kernel flash =
+      portable_copy("cpu.amx", [](const Launch& launch) { cpu::tile_flash<PortableTiles>(launch); });
+  return has_tile_vectors() ? &flash : nullptr;
 #else
   static_cast<void>(row);
   return nullptr;
@@ -54,8 +64,11 @@ const std::vector<const Kernel*>& rows_here() {
 bool is_listed(const Kernel& row) { return find_kernel(row.name) == &row; }
 
 std::vector<Isa> isas_of(const Kernel& row) {
-  if (row.needs_tile_unit || !is_listed(row)) return {Isa::avx3};
-  return isas_here();
+  std::vector<Isa> all = isas_here();
+  const bool on_tiles = find_kernel(row.name) != nullptr && find_kernel(row.name)->needs_tile_unit;
+  const bool any_vectors = row.name == "cpu.amx_decode" && !row.needs_tile_unit;
+  if (on_tiles) std::erase_if(all, [&](Isa isa) { return isa != Isa::avx3 && !(any_vectors && isa == Isa::avx2); });
+  return all;
 }
 
 }  // namespace fresnel::test

@@ -17,12 +17,12 @@ void run_flash(const Launch& launch);
 
 void run_decode(const Launch& launch);
 [[nodiscard]] Tile decode_tile(const Problem& problem, const Machine& machine);
-[[nodiscard]] std::int64_t decode_items(const Problem& problem, const Tile& tile, int lanes);
 [[nodiscard]] std::int64_t decode_items_at_most(const Problem& problem, const Tile& tile);
-[[nodiscard]] std::int64_t decode_chunks(const Problem& problem, const Tile& tile);
-[[nodiscard]] std::int64_t decode_run(const Problem& problem, const Tile& tile, int lanes);
 [[nodiscard]] std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile);
 [[nodiscard]] std::size_t decode_shared_bytes(const Problem& problem, const Tile& tile);
+
+void run_amx_decode(const Launch& launch);
+[[nodiscard]] std::size_t amx_decode_lane_bytes(const Problem& problem, const Tile& tile);
 
 #if defined(__x86_64__)
 void run_amx(const Launch& launch);
@@ -40,6 +40,7 @@ void run_backward(const Launch& launch);
 [[nodiscard]] Roundings decode_roundings(const Problem& problem, const Tile& tile);
 [[nodiscard]] Roundings naive_roundings(const Problem& problem, const Tile& tile);
 [[nodiscard]] Roundings amx_roundings(const Problem& problem, const Tile& tile);
+[[nodiscard]] Roundings amx_decode_roundings(const Problem& problem, const Tile& tile);
 [[nodiscard]] Roundings backward_roundings(const Problem& problem, const Tile& tile);
 
 /// Whole vectors of the widest set (64 bytes, 16 floats), whatever the target: scratch does not depend on the ISA.
@@ -101,66 +102,6 @@ struct ColumnScratch {
   T *first, *last;  ///< visible keys of each query, relative to the key tile
   T* k;             ///< of a tile, where they are converted
   T* v;             ///< the same; in the end, rows of O on their way out
-};
-
-/// Rows of one kv head that cpu.decode takes through a chunk of keys together, at most.
-inline constexpr std::int64_t decode_rows = 32;
-
-/// Rows that share loads.
-inline constexpr int most_together = 4;
-
-/// Keys that its sums over a chunk are cut into.
-inline constexpr std::int64_t decode_block = 64;
-
-/// What cpu.decode keeps of one row over one chunk of keys.
-template <class T>
-struct Partial {
-  T *o, *m, *l;
-};
-
-/// Many of them, each on cache lines of its own: Dv accumulators, padded, then m and l.
-template <class T>
-class Partials {
- public:
-  Partials(std::byte* base, const Problem& problem)
-      : base_(reinterpret_cast<T*>(base)), o_width_(padded_width(problem.value_dim)) {}
-  [[nodiscard]] Partial<T> operator()(std::int64_t index) const {
-    T* const o = base_ + index * (o_width_ + 16);
-    return {o, o + o_width_, o + o_width_ + 1};
-  }
-  [[nodiscard]] static std::size_t bytes(const Problem& problem) {
-    return static_cast<std::size_t>(padded_width(problem.value_dim) + 16) * sizeof(T);
-  }
-
- private:
-  T* base_;
-  std::int64_t o_width_;
-};
-
-/// A query row on its way through one chunk of keys.
-template <class T>
-struct DecodeRow {
-  const T* q;     ///< D values, zero-padded to whole vectors
-  T* o;           ///< Dv accumulators, padded
-  T* scores;      ///< of the keys it sees, then weights
-  KeyRange seen;  ///< visible keys of the chunk
-};
-
-/// Scratch of cpu.decode: what one chunk needs of its rows.
-template <class T>
-struct DecodeScratch {
-  DecodeScratch(Carver& carver, const Problem& problem, const Tile& tile)
-      : rows(carver.take<DecodeRow<T>>(tile.queries)),
-        q(carver.take<T>(tile.queries * padded_width(problem.head_dim))),
-        scores(carver.take<T>(tile.queries * padded_width(tile.keys))),
-        partials(carver.take<std::byte>(tile.queries * static_cast<std::int64_t>(Partials<T>::bytes(problem))),
-                 problem),
-        sums(carver.take<T>(most_together * padded_width(problem.value_dim))) {}
-  DecodeRow<T>* rows;
-  T* q;                  ///< [rows][D padded]
-  T* scores;             ///< [rows][keys of a chunk]
-  Partials<T> partials;  ///< of the only chunk, where there is one
-  T* sums;               ///< of a block over values, for rows that share loads
 };
 
 }  // namespace fresnel::cpu

@@ -15,9 +15,8 @@
 #define FRESNEL_KERNELS_CPU_DECODE_INL_H_
 #endif
 
-#include "kernels/cpu/cpu.hpp"
+#include "kernels/cpu/read_ahead-inl.h"
 #include "kernels/cpu/rows-inl.h"
-#include "walk/walk.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace fresnel::cpu {
@@ -33,65 +32,6 @@ inline constexpr int sums_at_once = 8;
 /// Keys of a score step and vectors of columns of an output step.
 template <int rows>
 inline constexpr int step_of = rows > 2 ? sums_at_once / 4 : 4;
-
-/// Asks the second level of the caches for a row of K or V; touches nothing.
-template <class In>
-HWY_INLINE void ask(const In* row, std::int64_t width) {
-  constexpr std::int64_t line = 64 / sizeof(In);
-  for (std::int64_t at = 0; at < width; at += line) __builtin_prefetch(row + at, 0, 2);
-}
-
-/// The order in which a pass reads memory: rows of K or V up to `last`, then others. While a row is read, line by line,
-/// the row 8 KB further on is asked for, into the second level: more requests can be under way to it than to the first,
-/// and the processor moves rows from there on its own. Its prefetchers stop at pages, whose addresses take as long to
-/// look up as a row takes to read, so the first line of every page is asked for twice as far ahead.
-template <class In>
-struct Ahead {
-  Rows<const In> rows;
-  std::int64_t last;
-  Rows<const In> next;
-  std::int64_t next_first, next_last;
-  std::int64_t near;   ///< rows in 8 KB, a multiple of 4
-  std::int64_t every;  ///< a row of so many, a power of two, begins a page or lies in one that another began
-  std::int64_t asks;   ///< elements of a row; 0: another row has asked already, or it is not worth while
-
-  Ahead(Rows<const In> own, std::int64_t width, std::int64_t own_last, Rows<const In> then, KeyRange then_range,
-        bool far_away)
-      : rows(own), last(own_last), next(then), next_first(then_range.first), next_last(then_range.last) {
-    asks = far_away ? width : 0;
-    constexpr std::int64_t size = sizeof(In);
-    near = std::clamp<std::int64_t>(8192 / (width * size), 4, 64) / 4 * 4;
-    for (every = 1; every < 64 && std::abs(own.stride) <= 2048 / (every * size);) every *= 2;
-  }
-
-  /// Rows from the one `near` after `key` on. Where there is nothing to ask for, rows that are there already.
-  HWY_INLINE Rows<const In> from(std::int64_t key) const {
-    const Place place = place_of(key + near);
-    return place.row == nullptr ? Rows<const In>{rows.row(key), rows.stride} : Rows<const In>{place.row, place.stride};
-  }
-
-  /// Asks for part `part` of `parts` of the rows that follow those asked for until `key`: while nothing is read.
-  HWY_INLINE void ask_share(std::int64_t key, std::int64_t part, std::int64_t parts) const {
-    const Rows<const In> later = from(key);
-    for (std::int64_t row = part * near / parts; row < (part + 1) * near / parts; ++row) ask(later.row(row), asks);
-  }
-
-  HWY_INLINE void ask_page(std::int64_t key) const {
-    if ((key & (every - 1)) != 0 || asks == 0) return;
-    if (const Place place = place_of(key + 2 * near); place.row != nullptr) ask(place.row, 1);
-  }
-
- private:
-  struct Place {
-    const In* row;
-    std::ptrdiff_t stride;
-  };
-  HWY_INLINE Place place_of(std::int64_t key) const {
-    if (key < last) return {rows.row(key), rows.stride};
-    const std::int64_t row = next_first + (key - last);
-    return row < next_last ? Place{next.row(row), next.stride} : Place{nullptr, 0};
-  }
-};
 
 /// bf16 is widened two vectors at a time, the even elements and the odd ones, by a shift and a mask and no shuffle. So
 /// `q` and `o` of a row hold each whole pair of vectors in that order.
@@ -259,56 +199,121 @@ void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRang
     const bool fresh = block.first == row[query].seen.first;
     for (std::int64_t at = 0; at < width; at += lanes) {
       const auto sum = load(sums + query * pitch + at);
-      hn::StoreU(fresh ? sum : hn::Add(load(row[query].o + at), sum), Full<T>(), row[query].o + at);
+      hn::StoreU(fresh ? sum : hn::Add(load(row[query].state.o + at), sum), Full<T>(), row[query].state.o + at);
     }
-  }
-}
-
-/// Calls step(integral_constant rows, first row, keys) for what `count` rows see of `block`: neighbours that see the
-/// same keys together, others alone.
-template <class T, class Step>
-HWY_INLINE void for_rows_together(const DecodeRow<T>* row, std::int64_t count, const KeyRange& block, Step&& step) {
-  const auto seen = [&](std::int64_t index) {
-    const KeyRange& all = row[index].seen;
-    return KeyRange{std::max(all.first, block.first), std::min(all.last, block.last)};
-  };
-  for (std::int64_t first = 0; first < count;) {
-    const KeyRange keys = seen(first);
-    const std::int64_t most = std::min<std::int64_t>(count, first + most_together);
-    std::int64_t last = first + 1;
-    while (last < most && seen(last) == keys) ++last;
-    if (!keys.empty()) step(last - first, row + first, keys);
-    first = last;
   }
 }
 
 template <class In>
 void score_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const In> k, const KeyRange& block,
                 std::int64_t width, Ahead<In> ahead) {
-  for_rows_together(row, count, block, [&](std::int64_t rows, const DecodeRow<Real<In>>* from, const KeyRange& keys) {
-    switch (rows) {
-      case 1: score_block<In, 1>(from, k, keys, width, ahead); break;
-      case 2: score_block<In, 2>(from, k, keys, width, ahead); break;
-      case 3: score_block<In, 3>(from, k, keys, width, ahead); break;
-      default: score_block<In, 4>(from, k, keys, width, ahead);
-    }
-    ahead.asks = 0;
-  });
+  for_rows_together<most_together>(row, count, block,
+                                   [&](std::int64_t rows, const DecodeRow<Real<In>>* from, const KeyRange& keys) {
+                                     switch (rows) {
+                                       case 1: score_block<In, 1>(from, k, keys, width, ahead); break;
+                                       case 2: score_block<In, 2>(from, k, keys, width, ahead); break;
+                                       case 3: score_block<In, 3>(from, k, keys, width, ahead); break;
+                                       default: score_block<In, 4>(from, k, keys, width, ahead);
+                                     }
+                                     ahead.asks = 0;
+                                   });
 }
 
 template <class In>
 void value_rows(const DecodeRow<Real<In>>* row, std::int64_t count, Rows<const In> v, const KeyRange& block,
                 std::int64_t width, Ahead<In> ahead, Real<In>* sums) {
-  for_rows_together(row, count, block, [&](std::int64_t rows, const DecodeRow<Real<In>>* from, const KeyRange& keys) {
-    switch (rows) {
-      case 1: value_block<In, 1>(from, v, keys, width, ahead, sums); break;
-      case 2: value_block<In, 2>(from, v, keys, width, ahead, sums); break;
-      case 3: value_block<In, 3>(from, v, keys, width, ahead, sums); break;
-      default: value_block<In, 4>(from, v, keys, width, ahead, sums);
-    }
-    ahead.asks = 0;
-  });
+  for_rows_together<most_together>(row, count, block,
+                                   [&](std::int64_t rows, const DecodeRow<Real<In>>* from, const KeyRange& keys) {
+                                     switch (rows) {
+                                       case 1: value_block<In, 1>(from, v, keys, width, ahead, sums); break;
+                                       case 2: value_block<In, 2>(from, v, keys, width, ahead, sums); break;
+                                       case 3: value_block<In, 3>(from, v, keys, width, ahead, sums); break;
+                                       default: value_block<In, 4>(from, v, keys, width, ahead, sums);
+                                     }
+                                     ahead.asks = 0;
+                                   });
 }
+
+/// Copies a query into zero-padded scratch, in the order in which keys are loaded.
+template <class In>
+void place_query(const In* from, std::int64_t width, std::int64_t padded, Real<In>* q) {
+  for (std::int64_t at = 0; at < width; ++at) q[place_in_row<In>(at, width)] = to_real(from[at]);
+  for (std::int64_t at = width; at < padded; ++at) q[at] = 0;
+}
+
+/// Scores to weights for one row of a chunk; the sum in blocks, like that of the values.
+template <class T>
+void weigh_chunk(const DecodeRow<T>& row) {
+  const Partial<T>& state = row.state;
+  *state.m = finish_scores(row.rule, row.seen.first - row.position, row.seen.size(), row.scores);
+  *state.l = 0;
+  for (std::int64_t at = 0; at < row.seen.size(); at += decode_block)
+    *state.l += weigh(*state.m, std::min(decode_block, row.seen.size() - at), row.scores + at);
+}
+
+/// The products of an item (decode_chunk-inl.h) on vectors.
+template <class In>
+class VectorProducts {
+ public:
+  using Element = In;
+  using T = Real<In>;
+
+  VectorProducts(Carver& carver, const Launch& launch, std::int64_t rows)
+      : problem_(launch.plan.problem),
+        tile_keys_(launch.plan.tile.keys),
+        scratch_(carver, problem_, launch.plan.tile),
+        far_away_(rows > 2 || bytes_of_keys() >= 16e6) {}
+
+  void place(std::int64_t row, const In* q) {
+    const std::int64_t padded = padded_width(problem_.head_dim);
+    place_query(q, problem_.head_dim, padded, scratch_.q + row * padded);
+  }
+  /// Where a column stands in o, and how many numbers of it are written.
+  [[nodiscard]] static std::int64_t place_in_o(std::int64_t at, std::int64_t width) {
+    return place_in_row<In>(at, width);
+  }
+  [[nodiscard]] static std::int64_t o_width(std::int64_t width) { return padded_width(width); }
+
+  /// The state of every row over its keys of `keys`: all scores, then all weights, then all values, each pass asking
+  /// memory for what the next one reads; after the last come rows `next` of K. They need not be there before finish().
+  void attend(DecodeRow<T>* rows, std::int64_t count, Rows<const In> k, Rows<const In> v, const KeyRange& keys,
+              const KeyRange& next) {
+    for (std::int64_t row = 0; row < count; ++row) {
+      rows[row].q = scratch_.q + row * padded_width(problem_.head_dim);
+      rows[row].scores = scratch_.scores + row * padded_width(tile_keys_);
+    }
+    const Ahead<In> to_v = ahead(k, problem_.head_dim, keys.last, v, keys);
+    for (std::int64_t key = keys.first; key < keys.last; key += decode_block)
+      score_rows<In>(rows, count, k, {key, key + decode_block}, problem_.head_dim, to_v);
+    for (std::int64_t row = 0; row < count; ++row) {
+      to_v.ask_share(keys.last, row, count);
+      if (!rows[row].seen.empty()) weigh_chunk(rows[row]);
+    }
+    const Ahead<In> to_k = ahead(v, problem_.value_dim, keys.last, k, next);
+    for (std::int64_t key = keys.first; key < keys.last; key += decode_block)
+      value_rows<In>(rows, count, v, {key, key + decode_block}, problem_.value_dim, to_k, scratch_.sums);
+  }
+  void finish() {}
+
+ private:
+  [[nodiscard]] Ahead<In> ahead(Rows<const In> own, std::int64_t width, std::int64_t last, Rows<const In> then,
+                                KeyRange then_range) const {
+    constexpr std::int64_t size = sizeof(In);
+    const std::int64_t near = std::clamp<std::int64_t>(8192 / (width * size), 4, 64) / 4 * 4;
+    return {own, width, last, then, then_range, near, far_away_};
+  }
+  /// All of K and V. Below some megabytes they may lie in caches, where asking for them costs one or two rows, which do
+  /// little else, more than it gains.
+  [[nodiscard]] double bytes_of_keys() const {
+    return static_cast<double>(problem_.batch * problem_.heads_kv * (problem_.head_dim + problem_.value_dim)) *
+           static_cast<double>(problem_.keys) * sizeof(In);
+  }
+
+  const Problem& problem_;
+  std::int64_t tile_keys_;
+  VectorDecodeScratch<T> scratch_;
+  bool far_away_;
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace fresnel::cpu

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the CPU kernels declare about their arithmetic. tests/kernels measures the exponential and the hyperbolic
 // tangent against these figures; docs/numerics.md turns them into budgets.
-#include "kernels/cpu/cpu.hpp"
+#include "kernels/cpu/decode.hpp"
 
 namespace fresnel::cpu {
 namespace {
@@ -31,6 +31,16 @@ Roundings flash_roundings(const Problem& problem, const Tile& tile) {
 Roundings decode_roundings(const Problem& problem, const Tile& tile) {
   Roundings roundings = cpu_roundings("cpu.decode", problem, {tile.queries, std::min(tile.keys, decode_block)});
   roundings.splits = decode_chunks(problem, tile);
+  return roundings;
+}
+/// As cpu.decode, on tiles that flush subnormal numbers; a weight is the sum of two bf16 numbers, of which the second
+/// is rounded: to 8 bits of less than 2^-7 of the weight.
+Roundings amx_decode_roundings(const Problem& problem, const Tile& tile) {
+  Roundings roundings = decode_roundings(problem, tile);
+  roundings.name = "cpu.amx_decode";
+  roundings.unit_p = 0x1p-16;
+  roundings.least_p = roundings.least = 0x1p-126;
+  roundings.flushes_inputs = true;
   return roundings;
 }
 Roundings naive_roundings(const Problem& problem, const Tile& tile) {

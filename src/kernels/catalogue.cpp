@@ -105,7 +105,7 @@ constexpr std::array rows = {
 #if defined(__x86_64__)
     Kernel{
         .name = "cpu.amx_decode",
-        .blurb = "cpu.decode with both products on the tile unit (Intel AMX)",
+        .blurb = "few queries against many keys, both products on the tile unit (Intel AMX), K and V read as they lie",
         .device = Device::cpu,
         .domain = tile_decode_domain,
         .prefers = tile_decode_preferred,

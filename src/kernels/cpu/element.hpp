@@ -58,16 +58,23 @@ struct Rows {
   [[nodiscard]] Element* row(std::int64_t index) const { return base + index * stride; }
 };
 
+/// The distance between rows. An axis of length 1 may have any stride, even one that no multiple of can be taken: then
+/// 0.
+template <class AnyView>
+[[nodiscard]] std::ptrdiff_t row_stride(const AnyView& view) {
+  return view.sizes[2] > 1 ? view.strides[2] : 0;
+}
+
 template <class In>
 [[nodiscard]] inline Rows<const In> rows_of(const View& view, std::int64_t batch, std::int64_t head) {
   const auto* data = static_cast<const In*>(view.data);
-  return {data + batch * view.strides[0] + head * view.strides[1], view.strides[2]};
+  return {data + batch * view.strides[0] + head * view.strides[1], row_stride(view)};
 }
 
 template <class In>
 [[nodiscard]] inline Rows<In> rows_of(const MutableView& view, std::int64_t batch, std::int64_t head) {
   auto* data = static_cast<In*>(view.data);
-  return {data + batch * view.strides[0] + head * view.strides[1], view.strides[2]};
+  return {data + batch * view.strides[0] + head * view.strides[1], row_stride(view)};
 }
 
 /// Live keys of a sequence, clamped to the extent so that a bad length can never read outside the tensors.

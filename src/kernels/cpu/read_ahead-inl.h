@@ -61,8 +61,10 @@ struct Ahead {
 
   /// Asks for part `part` of `parts` of the rows that follow those asked for until `key`: while nothing is read.
   HWY_INLINE void ask_share(std::int64_t key, std::int64_t part, std::int64_t parts) const {
-    const Rows<const In> later = from(key);
-    for (std::int64_t row = part * near / parts; row < (part + 1) * near / parts; ++row) ask(later.row(row), asks);
+    const Place place = place_of(key + near);
+    const std::int64_t count = std::min(near, place.left);
+    for (std::int64_t row = part * count / parts; row < (part + 1) * count / parts; ++row)
+      ask(place.row + row * place.stride, asks);
   }
 
   HWY_INLINE void ask_page(std::int64_t key) const {
@@ -74,11 +76,12 @@ struct Ahead {
   struct Place {
     const In* row;
     std::ptrdiff_t stride;
+    std::int64_t left;  ///< rows from there on; none: nothing to ask for
   };
   HWY_INLINE Place place_of(std::int64_t key) const {
-    if (key < last) return {rows.row(key), rows.stride};
+    if (key < last) return {rows.row(key), rows.stride, last - key};
     const std::int64_t row = next_first + (key - last);
-    return row < next_last ? Place{next.row(row), next.stride} : Place{nullptr, 0};
+    return row < next_last ? Place{next.row(row), next.stride, next_last - row} : Place{nullptr, 0, 0};
   }
 };
 

@@ -92,10 +92,13 @@ class AskAhead {
       : width_(width) {
     constexpr std::int64_t size = sizeof(BFloat16);
     const std::int64_t at = first + std::clamp<std::int64_t>(4096 / (width * size), 16, 256) / 16 * 16;
-    const std::int64_t over = range.first + (at - last);
-    from_ = at < last ? rows.row(at) : then.row(over);
-    stride_ = at < last ? rows.stride : then.stride;
-    rest_ = std::clamp<std::int64_t>(at < last ? last - at : range.last - over, 0, 16);
+    const bool here = at < last;
+    const std::int64_t row = here ? at : range.first + (at - last);
+    const Rows<const BFloat16>& asked = here ? rows : then;
+    rest_ = std::clamp<std::int64_t>((here ? last : range.last) - row, 0, 16);
+    if (rest_ == 0) return;  // no such row: its address may not even be a number
+    from_ = asked.row(row);
+    stride_ = asked.stride;
   }
   /// A quarter of them.
   HWY_INLINE void some() {
@@ -117,8 +120,8 @@ class AskAhead {
     for (; numbers > 0; numbers -= line, from += line) __builtin_prefetch(from, 0, 3);
   }
 
-  const BFloat16* from_;
-  std::ptrdiff_t stride_;
+  const BFloat16* from_ = nullptr;
+  std::ptrdiff_t stride_ = 0;
   std::int64_t width_, rest_, taken_ = 0;
 };
 

@@ -20,7 +20,6 @@ namespace {
 bool has_tile_vectors() {
   return runs_here(Isa::avx3) && __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512vbmi") != 0;
 }
-#endif
 
 Kernel portable_copy(const char* name, void (*run)(const Launch&)) {
   Kernel copy = *find_kernel(name);
@@ -28,6 +27,7 @@ Kernel portable_copy(const char* name, void (*run)(const Launch&)) {
   copy.run = run;
   return copy;
 }
+#endif
 
 /// The row on portable tiles; null where there are not the vectors that the rest of it takes.
 const Kernel* on_portable_tiles(const Kernel& row) {

@@ -14,15 +14,18 @@ namespace fresnel::cpu {
 
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
-/// Blocks of 64 keys, so that what a step touches stays near the first-level cache; 16 queries leave room for 128, half
-/// as many steps, where no mask and no short sequence wastes them. Up to 256 queries (and 192 KB of them) share K and V
-/// in the second-level cache; a short sequence is cut into eight items, but never finer than two groups of queries,
-/// which fill each other's pauses.
-Tile amx_tile(const Problem& problem, const Machine&) {
+/// Keys of a block: 64, so that what a step touches stays near the first-level cache, or 128 where that makes a deep
+/// shape and neither a mask nor a short sequence wastes them.
+std::int64_t amx_block(const Problem& problem) {
   const Options& options = problem.options;
   const bool masked = options.causal || options.window_size_left || options.window_size_right || problem.seqlens_k;
-  const bool narrow = TileShape(problem, 64).lanes == 16;
-  const TileShape shape(problem, narrow && !masked && problem.keys >= 512 ? 128 : 64);
+  return !masked && problem.keys >= 1024 && TileShape(problem, 128).deep() ? 128 : 64;
+}
+
+/// Up to 256 queries (and 192 KB of them) share K and V in the second-level cache; a short sequence is cut into eight
+/// items, but never finer than two groups of queries, which fill each other's pauses.
+Tile amx_tile(const Problem& problem, const Machine&) {
+  const TileShape shape(problem, amx_block(problem));
   const std::int64_t fit = (192 << 10) / (shape.q_bytes() + shape.o_floats() * 4);
   const std::int64_t most = std::clamp<std::int64_t>(fit, 1, 256 / shape.lanes);
   const std::int64_t groups = std::max<std::int64_t>(tiles_of(problem.queries, shape.lanes), 1);

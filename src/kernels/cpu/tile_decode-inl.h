@@ -264,7 +264,6 @@ class TileProducts {
       const auto part = [&]<int at>() HWY_ATTR {
         if (q_stays && at < d_steps_) {
           unit_.template load<5 + at % 2>(tiles[tile].columns(at), tiles[tile].stride);
-          unit_.template multiply_add<0, 5 + at % 2, 1 + at>();
         }
         for (std::int64_t step = at * d_steps_ / 4; step < (at + 1) * d_steps_ / 4 && !q_stays; ++step) {
           unit_.template load<7>(q + step * 2 * tile_numbers, tile_width);
@@ -277,6 +276,7 @@ class TileProducts {
         } else {
           hand_out(now, tile - 1, 4 * at);
         }
+        if (q_stays && at < d_steps_) unit_.template multiply_add<0, 5 + at % 2, 1 + at>();
         const std::int64_t row = 4 * at + tile;
         if (row < before.count) weigh_block(before, row);
         if (row < summed_->count) add_sums(*summed_, row);
@@ -311,10 +311,10 @@ class TileProducts {
       const auto part = [&]<int at>() HWY_ATTR {
         if (at < value_steps_) {
           unit_.template load<5 + at % 2>(tiles[tile].columns(at), tiles[tile].stride);
-          unit_.template multiply_add<at, 7, 5 + at % 2>();
         }
         ahead.some();
         if (tile == 0) hand_out(scored, 3, 4 * at);
+        if (at < value_steps_) unit_.template multiply_add<at, 7, 5 + at % 2>();
         const std::int64_t row = 4 * at + tile;
         if (row < scored.count) weigh_block(scored, row);
         if (tile == 3) {

@@ -61,13 +61,9 @@ void settle_again(Products& products, const TileShape& shape, const TileItem& it
 template <Exponential how, class Products>
 HWY_INLINE void full_step(Products& products, const TileShape& shape, const TileStage& next, const TileStage& before,
                           const std::uint32_t* p_before, float* s, TileWeights& weights) {
-  const auto step = [&]<TileShape constant>()
-                        HWY_ATTR { interleave_evenly<how, constant>(products, next, before, p_before, s, weights); };
-  if constexpr (Products::lanes == 16) {
-    if (shape.is(narrow_shape)) return step.template operator()<narrow_shape>();
-    if (shape.is(long_narrow_shape)) return step.template operator()<long_narrow_shape>();
-  } else if constexpr (Products::parts == 1) {
-    if (shape.is(deep_shape)) return step.template operator()<deep_shape>();
+  if constexpr (Products::parts == 1) {
+    constexpr TileShape known = Products::known_shape;
+    if (shape.is(known)) return interleave_evenly<how, known>(products, next, before, p_before, s, weights);
   }
   interleave<how>(products, shape, next, before, p_before, s, weights);
 }
@@ -364,7 +360,8 @@ template <class Tiles>
 void tile_flash(const Launch& launch) {
   const TileShape shape(launch.plan.problem, launch.plan.tile.keys);
   if (shape.parts == 2) return tile_flash_of<PairedProducts<Tiles, 2>, Float16>(launch, shape);
-  if (shape.lanes == 16) return tile_flash_of<NarrowProducts<Tiles>, BFloat16>(launch, shape);
+  if (shape.narrow()) return tile_flash_of<NarrowProducts<Tiles>, BFloat16>(launch, shape);
+  if (shape.deep()) return tile_flash_of<DeepProducts<Tiles>, BFloat16>(launch, shape);
   tile_flash_of<PairedProducts<Tiles, 1>, BFloat16>(launch, shape);
 }
 

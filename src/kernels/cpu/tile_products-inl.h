@@ -2,12 +2,16 @@
 // The two products of cpu.amx on the tile unit, with vector work between them: C[rows][queries] (+)= A[rows][steps]
 // B[steps][queries], rows and steps counted in tiles. Vectors work between products and before a sum is stored, so that
 // neither waits for the other, however little the processor looks ahead (half as much where two threads share a core).
+// Where a product needs a tile of A of its own they work between the two: while another thread of the core uses tiles,
+// a load and the product right behind it wait for each other.
 //
-// Two orders of tiles, by what they load and store per product. A store takes as long as a product and nothing else
+// Three orders of tiles, by what they load and store per product. A store takes as long as a product and nothing else
 // begins meanwhile, so it is what an order saves first:
 //
 //     narrow     O 0 1 2 3   S or P 4   Q 5 6   A 7      D up to 64, 16 queries: O and Q stay from block to block,
 //                                                        a store for 4 products, 1.1 loads each
+//     deep       Q 0 1 2 3 4 5   S 6   A 7               D up to 192, 16 queries, 128 keys: Q stays for a block of
+//                O 0 1 2 3   P 4   A 5 6                 scores, four tiles of O at a time for a block of values
 //     in pairs   sums 0 1   A 4   all steps of two rows  32 queries: 2 A + 2 B for 4 products, sums once per (2 rows,
 //                     2 3     5   B 6 7                  all steps); in parts: high x high, low x high, high x low
 //
@@ -118,14 +122,40 @@ HWY_INLINE void multiply(Tiles& tiles, const std::byte* a, const std::uint32_t* 
   }
 }
 
-// The products of a block as a step needs them, in both orders: a block's values are added to O, its scores made;
-// put_down() brings what registers still hold to memory, where it may be read and rescaled.
+/// A product with a tile of A that no other one uses.
+template <int c, int a, int b, class Tiles, class Beside>
+HWY_INLINE void add_product(Tiles& tiles, const std::byte* from, Beside& beside) {
+  tiles.template stream<a>(from, tile_width);
+  beside.some();
+  tiles.template multiply_add<c, a, b>();
+}
+
+/// Registers 0 to 3, or the first `count` of them, from or to tiles that lie one behind the other.
+template <class Tiles, class T>
+HWY_INLINE void load_some(Tiles& tiles, const T* from, std::int64_t count) {
+  tiles.template load<0>(from, tile_width);
+  if (count > 1) tiles.template load<1>(from + narrow_sums, tile_width);
+  if (count > 2) tiles.template load<2>(from + 2 * narrow_sums, tile_width);
+  if (count > 3) tiles.template load<3>(from + 3 * narrow_sums, tile_width);
+}
+template <class Tiles>
+HWY_INLINE void store_some(Tiles& tiles, float* to, std::int64_t count) {
+  tiles.template store<0>(to, tile_width);
+  if (count > 1) tiles.template store<1>(to + narrow_sums, tile_width);
+  if (count > 2) tiles.template store<2>(to + 2 * narrow_sums, tile_width);
+  if (count > 3) tiles.template store<3>(to + 3 * narrow_sums, tile_width);
+}
+
+// The products of a block as a step needs them, in every order: a block's values are added to O, its scores made;
+// put_down() brings what registers still hold to memory, where it may be read and rescaled. The sizes of known_shape,
+// the usual ones, are constants for the compiler, so that a block is one run of instructions.
 
 /// Nothing stays in registers.
 template <class Unit, int part_count>
 struct PairedProducts {
   static constexpr int parts = part_count, lanes = most_lanes;
   static constexpr std::int64_t squares = parts == 2 ? 3 : 1;
+  static constexpr TileShape known_shape{DType::bf16, 64, 128, 128};
   Unit tiles;
 
   static constexpr std::int64_t value_stops(const TileShape& shape) {
@@ -151,6 +181,7 @@ struct PairedProducts {
 template <class Unit>
 struct NarrowProducts {
   static constexpr int parts = 1, lanes = 16;
+  static constexpr TileShape known_shape{DType::bf16, 64, 64, 64};
   Unit tiles;
   const TileQueries* summing = nullptr;  ///< whose O is in registers and stale in memory
   const TileQueries* scoring = nullptr;  ///< whose Q is in registers
@@ -165,11 +196,11 @@ struct NarrowProducts {
     const std::int64_t next_tile = shape.key_steps() * tile_bytes;
     for (std::int64_t step = 0; step < shape.key_steps(); ++step, v += tile_bytes) {
       tiles.template load<4>(p + step * narrow_sums, tile_width);
-      add_product<0>(v, beside);
-      add_product<1>(v + next_tile, beside);
+      add_product<0, 7, 4>(tiles, v, beside);
+      add_product<1, 7, 4>(tiles, v + next_tile, beside);
       if (shape.value_pairs < 2) continue;
-      add_product<2>(v + 2 * next_tile, beside);
-      add_product<3>(v + 3 * next_tile, beside);
+      add_product<2, 7, 4>(tiles, v + 2 * next_tile, beside);
+      add_product<3, 7, 4>(tiles, v + 3 * next_tile, beside);
     }
   }
   template <class Beside>
@@ -182,48 +213,77 @@ struct NarrowProducts {
     const std::byte* k = stage.k;
     for (std::int64_t row = 0; row < shape.key_tiles(); ++row, k += shape.d_steps * tile_bytes) {
       tiles.template zero<4>();
-      tiles.template stream<7>(k, tile_width);
-      tiles.template multiply_add<4, 7, 5>();
-      beside.some();
-      if (shape.d_steps == 2) {
-        tiles.template stream<7>(k + tile_bytes, tile_width);
-        tiles.template multiply_add<4, 7, 6>();
-        beside.some();
-      }
+      add_product<4, 7, 5>(tiles, k, beside);
+      if (shape.d_steps == 2) add_product<4, 7, 6>(tiles, k + tile_bytes, beside);
       tiles.fence();  // as above
       tiles.template store<4>(s + row * narrow_sums, tile_width);
     }
   }
   void put_down(const TileShape& shape) {
     if (summing == nullptr) return;
-    float* const o = summing->o;
+    store_some(tiles, summing->o, shape.value_tiles());
     summing = nullptr;
-    tiles.template store<0>(o, tile_width);
-    tiles.template store<1>(o + narrow_sums, tile_width);
-    if (shape.value_pairs == 2) {
-      tiles.template store<2>(o + 2 * narrow_sums, tile_width);
-      tiles.template store<3>(o + 3 * narrow_sums, tile_width);
-    }
     tiles.fence();
   }
 
  private:
-  template <int tile, class Beside>
-  HWY_INLINE void add_product(const std::byte* v, Beside& beside) {
-    tiles.template stream<7>(v, tile_width);
-    tiles.template multiply_add<tile, 7, 4>();
-    beside.some();
-  }
   void take_up(const TileShape& shape, const TileQueries& queries) {
     put_down(shape);
     tiles.fence();
     summing = &queries;
-    tiles.template load<0>(queries.o, tile_width);
-    tiles.template load<1>(queries.o + narrow_sums, tile_width);
-    if (shape.value_pairs < 2) return;
-    tiles.template load<2>(queries.o + 2 * narrow_sums, tile_width);
-    tiles.template load<3>(queries.o + 3 * narrow_sums, tile_width);
+    load_some(tiles, queries.o, shape.value_tiles());
   }
+};
+
+/// For deep shapes. Columns that make no whole four of tiles are two of them.
+template <class Unit>
+struct DeepProducts {
+  static constexpr int parts = 1, lanes = 16;
+  static constexpr TileShape known_shape{DType::bf16, 128, 128, 128};
+  Unit tiles;
+
+  static constexpr std::int64_t value_stops(const TileShape& shape) { return shape.key_steps() * shape.value_tiles(); }
+  static constexpr std::int64_t score_stops(const TileShape& shape) { return shape.d_steps * shape.key_tiles(); }
+
+  template <class Beside>
+  HWY_INLINE void add_values(const TileShape& shape, const TileStage& stage, const std::uint32_t* p, Beside& beside) {
+    const std::int64_t next_tile = shape.key_steps() * tile_bytes;
+    for (std::int64_t first = 0; first < shape.value_tiles(); first += 4) {
+      const std::int64_t count = std::min<std::int64_t>(shape.value_tiles() - first, 4);
+      float* const o = stage.queries->o + first * narrow_sums;
+      const std::byte* v = stage.v + first * next_tile;
+      load_some(tiles, o, count);
+      for (std::int64_t step = 0; step < shape.key_steps(); ++step, v += tile_bytes) {
+        tiles.template load<4>(p + step * narrow_sums, tile_width);
+        add_product<0, 5, 4>(tiles, v, beside);
+        add_product<1, 6, 4>(tiles, v + next_tile, beside);
+        if (count < 4) continue;
+        add_product<2, 5, 4>(tiles, v + 2 * next_tile, beside);
+        add_product<3, 6, 4>(tiles, v + 3 * next_tile, beside);
+      }
+      store_some(tiles, o, count);
+    }
+  }
+  template <class Beside>
+  HWY_INLINE void make_scores(const TileShape& shape, const TileStage& stage, float* s, Beside& beside) {
+    const std::uint32_t* const q = stage.queries->q;
+    load_some(tiles, q, shape.d_steps);
+    if (shape.d_steps > 4) tiles.template load<4>(q + 4 * narrow_sums, tile_width);
+    if (shape.d_steps > 5) tiles.template load<5>(q + 5 * narrow_sums, tile_width);
+    const std::byte* k = stage.k;
+    for (std::int64_t row = 0; row < shape.key_tiles(); ++row, k += shape.d_steps * tile_bytes) {
+      tiles.template zero<6>();
+      add_product<6, 7, 0>(tiles, k, beside);
+      if (shape.d_steps > 1) add_product<6, 7, 1>(tiles, k + tile_bytes, beside);
+      if (shape.d_steps > 2) add_product<6, 7, 2>(tiles, k + 2 * tile_bytes, beside);
+      if (shape.d_steps > 3) add_product<6, 7, 3>(tiles, k + 3 * tile_bytes, beside);
+      if (shape.d_steps > 4) add_product<6, 7, 4>(tiles, k + 4 * tile_bytes, beside);
+      if (shape.d_steps > 5) add_product<6, 7, 5>(tiles, k + 5 * tile_bytes, beside);
+      tiles.fence();  // as above
+      tiles.template store<6>(s + row * narrow_sums, tile_width);
+    }
+  }
+  void put_down(const TileShape& /*shape*/) { tiles.fence(); }
 };
 
 // The scores of a row of tiles are stored where the weights are made from. Shares are such that by then they have been

@@ -22,19 +22,23 @@ struct TileShape {
   std::int64_t d_steps;      ///< products along D
   std::int64_t value_pairs;  ///< pairs of tiles along Dv
   std::int64_t parts;        ///< of a number: f16 is split in two
-  std::int64_t lanes;        ///< queries: 16 where their O and Q fit in the tile registers, else 32
+  std::int64_t lanes;        ///< queries: 16 where tile registers keep their Q, else 32
 
   constexpr TileShape(DType dtype, std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim)
       : block(keys),
         d_steps((head_dim + product_depth - 1) / product_depth),
         value_pairs((value_dim + product_depth - 1) / product_depth),
         parts(dtype == DType::f16 ? 2 : 1),
-        lanes(parts == 1 && d_steps <= 2 && value_pairs <= 2 ? 16 : most_lanes) {}
+        lanes(narrow() || deep() ? 16 : most_lanes) {}
   TileShape(const Problem& problem, std::int64_t keys)
       : TileShape(problem.dtype, keys, problem.head_dim, problem.value_dim) {}
   [[nodiscard]] constexpr bool is(const TileShape& other) const {
     return block == other.block && d_steps == other.d_steps && value_pairs == other.value_pairs && parts == other.parts;
   }
+  /// Whether tile registers keep Q and O.
+  [[nodiscard]] constexpr bool narrow() const { return parts == 1 && d_steps <= 2 && value_pairs <= 2; }
+  /// Whether they keep Q alone, for blocks so long that O is loaded seldom.
+  [[nodiscard]] constexpr bool deep() const { return parts == 1 && block == 128 && d_steps <= 6 && !narrow(); }
   [[nodiscard]] constexpr int halves() const { return static_cast<int>(lanes / 16); }
   [[nodiscard]] constexpr std::uint32_t all_lanes() const { return lanes == 16 ? 0xffff : 0xffffffff; }
   [[nodiscard]] constexpr std::int64_t key_tiles() const { return block / tile_lines; }
@@ -53,11 +57,6 @@ struct TileShape {
   [[nodiscard]] constexpr std::int64_t q_bytes() const { return parts * q_part() * 4; }
   [[nodiscard]] constexpr std::int64_t o_floats() const { return value_tiles() * tile_lines * lanes; }
 };
-
-/// Shapes whose steps the compiler sees as constants: D and Dv 33 to 64, and 97 to 128.
-inline constexpr TileShape narrow_shape(DType::bf16, 64, 64, 64), long_narrow_shape(DType::bf16, 128, 64, 64);
-inline constexpr TileShape deep_shape(DType::bf16, 64, 128, 128);
-inline constexpr TileShape split_shape(DType::f16, 64, 64, 64), deep_split_shape(DType::f16, 64, 128, 128);
 
 /// The queries of one block of scores, 16 or 32 of one head, on their way through the keys.
 struct TileQueries {

@@ -67,10 +67,23 @@ HWY_INLINE void load_pair(const BFloat16* from, Vector<float>& even, Vector<floa
 }
 #endif
 
-/// Scores of `rows` queries against `keys` keys from `first`; asks for as many from `asked`.
+/// A vector that is used more than once: g++ would load it anew for every use, where loads are what is short.
+template <class T>
+HWY_INLINE Vector<T> kept(Vector<T> v) {
+#if HWY_TARGET == HWY_AVX2
+  asm("" : "+x"(v.raw));
+#endif
+  return v;
+}
+
+/// Lines of memory that `vectors` vectors of `In`, widened, come from; 1 at least.
+template <class In, int vectors>
+inline constexpr int lines_of = std::max<int>(vectors* static_cast<int>(lanes_of<Real<In>> * sizeof(In)) / 64, 1);
+
+/// Scores of `rows` queries against `keys` keys from `first`; asks for as many of those ahead.
 template <class In, int rows, int keys>
 HWY_INLINE void score_step(const DecodeRow<Real<In>>* row, Rows<const In> k, std::int64_t first, std::int64_t width,
-                           const Rows<const In>& asked, std::int64_t asked_width) {
+                           LinesAhead<In> asked) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   Vector<T> sums[rows * keys];
@@ -78,20 +91,20 @@ HWY_INLINE void score_step(const DecodeRow<Real<In>>* row, Rows<const In> k, std
   const In* const from = k.row(first);
   const auto add = [&](std::int64_t at, const Vector<T>(&values)[keys]) HWY_ATTR {
     for (int query = 0; query < rows; ++query) {
-      const auto q = load(row[query].q + at);
+      const auto q = kept<T>(load(row[query].q + at));
       for (int key = 0; key < keys; ++key)
         sums[query * keys + key] = hn::MulAdd(q, values[key], sums[query * keys + key]);
     }
   };
-  std::int64_t at = 0, asks = 0;
+  std::int64_t at = 0;
   for (; at + 2 * lanes <= width; at += 2 * lanes) {
-    if (asks < keys) ask(asked.row(asks++), asked_width);
+    asked.template some<lines_of<In, 2 * keys>>();
     Vector<T> even[keys], odd[keys];
     for (int key = 0; key < keys; ++key) load_pair(from + key * k.stride + at, even[key], odd[key]);
     add(at, even);
     add(at + lanes, odd);
   }
-  for (; asks < keys; ++asks) ask(asked.row(asks), asked_width);
+  asked.all();
   for (; at < width; at += lanes) {
     Vector<T> values[keys];
     for (int key = 0; key < keys; ++key) {
@@ -118,58 +131,60 @@ void score_block(const DecodeRow<Real<In>>* row, Rows<const In> k, KeyRange rang
   std::int64_t key = range.first;
   for (; key + step <= range.last; key += step) {
     for (int one = 0; one < step; ++one) ahead.ask_page(key + one);
-    score_step<In, rows, step>(row, k, key, width, ahead.from(key), ahead.asks);
+    score_step<In, rows, step>(row, k, key, width, ahead.from(key, step));
   }
-  for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width, ahead.from(key), ahead.asks);
+  for (; key < range.last; ++key) score_step<In, rows, 1>(row, k, key, width, ahead.from(key, 1));
 }
 
-/// Some columns of rows of V: from `at`, in vectors of which the last holds only `rest` where that is not 0; they are
-/// part `part` of `parts` of all.
-struct Columns {
-  std::int64_t at, rest, part, parts;
+/// Some keys of V: `count` rows from `from` on, and the weights of each query.
+template <class In, int rows>
+struct ValuePiece {
+  const In* from;
+  std::ptrdiff_t stride;
+  std::int64_t count;
+  const Real<In>* weights[rows];
 };
 
-/// Adds the values of the keys of `range` to a block's sums, rows of `pitch`, for `columns` vectors of columns. Every
-/// part asks for some of the rows to come, whole ones and in their order.
+/// Adds the values of a piece to a block's sums, rows of `pitch`, for `columns` vectors of columns from `at`, of which
+/// a single one holds only `rest` numbers where that is not 0. Asks for as many lines as it reads.
 template <class In, int rows, int columns>
-HWY_INLINE void value_step(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRange& range,
-                           const Columns& where, const Ahead<In>& ahead, Real<In>* block_sums, std::int64_t pitch) {
+HWY_INLINE void value_step(const ValuePiece<In, rows>& piece, std::int64_t at, std::int64_t rest, Real<In>* block_sums,
+                           std::int64_t pitch, LinesAhead<In>& asked) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
+  constexpr int together = std::max<int>(64 / (columns * static_cast<int>(lanes * sizeof(In))), 1);  // keys of a line
   const Full<T> d;
   Vector<T> sums[rows][columns];
-  const T* weights[rows];
-  for (int query = 0; query < rows; ++query) {
-    weights[query] = row[query].scores + (range.first - row[query].seen.first);
+  for (int query = 0; query < rows; ++query)
     for (int column = 0; column < columns; ++column)
-      sums[query][column] = load(block_sums + query * pitch + where.at + column * lanes);
-  }
-  const std::int64_t count = range.size(), before = where.part * count;
-  const Rows<const In> asked = ahead.from(range.first);
-  const In *from = v.row(range.first) + where.at, *later = asked.row(before / where.parts);
-  std::int64_t turn = before % where.parts;
-  for (std::int64_t key = 0; key < count; ++key, from += v.stride) {
-    if (++turn >= where.parts) {
-      ask(later, ahead.asks);
-      later += asked.stride;
-      turn = 0;
-    }
+      sums[query][column] = load(block_sums + query * pitch + at + column * lanes);
+  const In* from = piece.from + at;
+  const auto add = [&](std::int64_t key) HWY_ATTR {
     Vector<T> values[columns];
     if constexpr (columns == 1) {
-      values[0] = where.rest > 0 ? load_first(from, where.rest) : load(from);
+      values[0] = rest > 0 ? load_first(from, rest) : load(from);
     } else {
       for (int column = 0; column < columns; column += 2)
         load_pair(from + column * lanes, values[column], values[column + 1]);
     }
     for (int query = 0; query < rows; ++query) {
-      const auto weight = hn::Set(d, weights[query][key]);
+      const auto weight = hn::Set(d, piece.weights[query][key]);
       for (int column = 0; column < columns; ++column)
         sums[query][column] = hn::MulAdd(weight, values[column], sums[query][column]);
     }
+    from += piece.stride;
+  };
+  LinesAhead<In> lines = asked;  // a copy, which can live in registers
+  std::int64_t key = 0;
+  for (; key + together <= piece.count; key += together) {
+    lines.template some<lines_of<In, columns>>();
+    for (int one = 0; one < together; ++one) add(key + one);
   }
+  for (; key < piece.count; ++key) add(key);
+  asked = lines;
   for (int query = 0; query < rows; ++query)
     for (int column = 0; column < columns; ++column)
-      hn::StoreU(sums[query][column], d, block_sums + query * pitch + where.at + column * lanes);
+      hn::StoreU(sums[query][column], d, block_sums + query * pitch + at + column * lanes);
 }
 
 /// Rows are read in pieces no longer than what is asked for ahead, and not some columns of all of them first.
@@ -179,21 +194,22 @@ void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRang
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   constexpr int step = step_of<rows>;
-  const std::int64_t pitch = padded_width(width), piece = width <= step * lanes ? block.size() : ahead.near;
-  const std::int64_t over = width % (step * lanes);
-  const std::int64_t parts = width / (step * lanes) + over / (2 * lanes) + tiles_of(over % (2 * lanes), lanes);
+  const std::int64_t pitch = padded_width(width), longest = width <= step * lanes ? block.size() : ahead.near;
   std::fill_n(sums, rows * pitch, T(0));
-  for (std::int64_t first = block.first; first < block.last; first += piece) {
-    const KeyRange range{first, std::min(first + piece, block.last)};
-    for (std::int64_t key = range.first; key < range.last; ++key) ahead.ask_page(key);
-    const auto add = [&](auto columns, const Columns& where)
-                         HWY_ATTR { value_step<In, rows, columns.value>(row, v, range, where, ahead, sums, pitch); };
-    std::int64_t at = 0, part = 0;
-    for (; at + step * lanes <= width; at += step * lanes)
-      add(std::integral_constant<int, step>(), {at, 0, part++, parts});
-    for (; at + 2 * lanes <= width; at += 2 * lanes) add(std::integral_constant<int, 2>(), {at, 0, part++, parts});
+  ValuePiece<In, rows> piece{nullptr, v.stride, 0, {}};
+  for (std::int64_t first = block.first; first < block.last; first += longest) {
+    piece.from = v.row(first);
+    piece.count = std::min(longest, block.last - first);
+    for (int query = 0; query < rows; ++query)
+      piece.weights[query] = row[query].scores + (first - row[query].seen.first);
+    for (std::int64_t key = first; key < first + piece.count; ++key) ahead.ask_page(key);
+    LinesAhead<In> asked = ahead.from(first, piece.count);
+    std::int64_t at = 0;
+    for (; at + step * lanes <= width; at += step * lanes) value_step<In, rows, step>(piece, at, 0, sums, pitch, asked);
+    for (; at + 2 * lanes <= width; at += 2 * lanes) value_step<In, rows, 2>(piece, at, 0, sums, pitch, asked);
     for (; at < width; at += lanes)
-      add(std::integral_constant<int, 1>(), {at, at + lanes <= width ? 0 : width - at, part++, parts});
+      value_step<In, rows, 1>(piece, at, at + lanes <= width ? 0 : width - at, sums, pitch, asked);
+    asked.all();
   }
   for (int query = 0; query < rows; ++query) {
     const bool fresh = block.first == row[query].seen.first;

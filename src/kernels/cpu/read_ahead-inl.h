@@ -22,12 +22,55 @@ HWY_INLINE void ask(const In* row, std::int64_t width) {
   for (std::int64_t at = 0; at < width; at += line) __builtin_prefetch(row + at, 0, 2);
 }
 
+/// The lines of some rows, to be asked for in their order, as many at a time as are read meanwhile: memory has
+/// something to do at any time, and never so much that requests wait for each other.
+template <class In>
+class LinesAhead {
+ public:
+  HWY_INLINE LinesAhead(const In* row, std::ptrdiff_t stride, std::int64_t width, std::int64_t rows)
+      : at_(reinterpret_cast<const std::byte*>(row)),
+        in_row_((width * size + 63) / 64),
+        to_next_row_(stride * size - in_row_ * 64),
+        rows_(rows),
+        left_(rows > 0 ? in_row_ : 0) {}
+  template <int lines>
+  HWY_INLINE void some() {
+    if (left_ >= lines) {
+      for (int line = 0; line < lines; ++line) __builtin_prefetch(at_ + line * 64, 0, 2);
+      pass(lines);
+    } else {
+      for (int line = 0; line < lines && left_ > 0; ++line) {
+        __builtin_prefetch(at_, 0, 2);
+        pass(1);
+      }
+    }
+  }
+  HWY_INLINE void all() {
+    while (left_ > 0) some<1>();
+  }
+
+ private:
+  static constexpr std::ptrdiff_t size = sizeof(In);
+  HWY_INLINE void pass(std::int64_t lines) {
+    at_ += lines * 64;
+    left_ -= lines;
+    if (left_ > 0 || --rows_ == 0) return;
+    at_ += to_next_row_;
+    left_ = in_row_;
+  }
+
+  const std::byte* at_;
+  std::int64_t in_row_;
+  std::ptrdiff_t to_next_row_;
+  std::int64_t rows_, left_;  ///< rows that are not done, and lines of the current one; none: nothing to ask for
+};
+
 /// Whether to ask for pages as well, which gains a fifth on processors with 512-bit vectors and loses as much on an
 /// older one without (docs/performance.md).
 inline constexpr bool asks_for_pages = HWY_TARGET != HWY_AVX2;
 
-/// The order in which a pass reads memory: rows of K or V up to `last`, then others. While a row is read, line by line,
-/// a row some KB further on is asked for, into the second level: more requests can be under way to it than to the
+/// The order in which a pass reads memory: rows of K or V up to `last`, then others. While rows are read, as many lines
+/// some KB further on are asked for, into the second level: more requests can be under way to it than to the
 /// first, and the processor moves rows from there on its own. Its prefetchers stop at pages, whose addresses take as
 /// long to look up as a row takes to read, so the first line of every page is asked for twice as far ahead.
 template <class In>
@@ -53,10 +96,10 @@ struct Ahead {
     for (every = 1; every < 64 && std::abs(own.stride) <= 2048 / (every * size);) every *= 2;
   }
 
-  /// Rows from the one `near` after `key` on. Where there is nothing to ask for, rows that are there already.
-  HWY_INLINE Rows<const In> from(std::int64_t key) const {
+  /// As many rows from the one `near` after `key` on, or those of them that there are.
+  HWY_INLINE LinesAhead<In> from(std::int64_t key, std::int64_t count) const {
     const Place place = place_of(key + near);
-    return place.row == nullptr ? Rows<const In>{rows.row(key), rows.stride} : Rows<const In>{place.row, place.stride};
+    return {place.row, place.stride, asks, asks > 0 ? std::min(count, place.left) : 0};
   }
 
   /// Asks for part `part` of `parts` of the rows that follow those asked for until `key`: while nothing is read.

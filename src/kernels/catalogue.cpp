@@ -69,16 +69,6 @@ constexpr Domain decode_preferred = [] {
   return domain;
 }();
 
-/// Longer than a vector of queries but no two: the second would be mostly empty.
-constexpr Domain decode_preferred_long = [] {
-  Domain domain = decode_domain;
-  domain.dtypes = {DType::f32};
-  domain.queries = {9, 12};
-  domain.keys.least = 4096;
-  domain.features.bits &= ~Set<Feature>{Feature::seqlens_k}.bits;
-  return domain;
-}();
-
 /// On the tile unit, whose products cost less than widening the keys for vectors. A single row has too little of them.
 constexpr Domain tile_decode_domain = [] {
   Domain domain = decode_domain;
@@ -145,7 +135,6 @@ constexpr std::array rows = {
         .device = Device::cpu,
         .domain = decode_domain,
         .prefers = decode_preferred,
-        .prefers_also = decode_preferred_long,
         .determinism = Determinism::bitwise,
         .tile = cpu::decode_tile,
         .lane_bytes = cpu::decode_lane_bytes,

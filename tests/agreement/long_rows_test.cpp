@@ -45,6 +45,19 @@ TEST(LongRows, AreRightWhateverTheWidths) {
     }
 }
 
+/// Few queries against more keys than caches are taken to hold, which cpu.flash asks memory for ahead of its turn; its
+/// last queries fill whole vectors there.
+TEST(LongRows, AreRightWhereKeysAreAskedForAhead) {
+  for (const Runner& runner : catalogue_runners())
+    for (const DType dtype : dtypes_of(runner))
+      for (const char* const line : {"b1 h1 q9 k17000 d77/41 f32", "b1 h2 q19 k8011 d40/91 f32 causal"}) {
+        Problem problem = parse_problem(line).value();
+        problem.dtype = dtype;
+        if (!admits(runner.domain(), problem)) continue;
+        EXPECT_EQ(disagreement(runner, problem, "normal", 13), "");
+      }
+}
+
 /// A score of -inf weighs nothing, even where it is all that a row has met for longer than is taken at once.
 TEST(LongRows, MayBeginWithScoresOfMinusInfinity) {
   for (const Runner& runner : catalogue_runners()) {

@@ -22,6 +22,7 @@
 #include <bit>
 
 #include "kernels/cpu/cpu.hpp"
+#include "kernels/cpu/read_ahead-inl.h"
 #include "kernels/cpu/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,18 +43,39 @@ inline constexpr int tile_rows = 6;
 template <class T>
 inline constexpr std::int64_t group_width = max_vectors* lanes_of<T>;
 
+/// What is asked for while a tile is computed, during its products with keys and during those with values.
+struct TileAhead {
+  LinesAhead during_keys, during_values;
+};
+
+/// step(at) for every `at` below `count`; where anything is asked for, `rows` lines before as many as fill a line.
+template <class T, int rows, bool asks, class Step>
+HWY_INLINE void for_steps(std::int64_t count, LinesAhead& ahead, Step&& step) {
+  std::int64_t at = 0;
+  if constexpr (asks) {
+    constexpr std::int64_t line = 64 / sizeof(T);
+    while (at + line <= count) {
+      ahead.template some<rows>();
+#pragma GCC unroll 4
+      for (const std::int64_t end = at + line; at != end; ++at) step(at);
+    }
+  }
+#pragma GCC unroll 4  // a turn of one step is a sixth loop
+  for (; at < count; ++at) step(at);
+}
+
 /// scores[row][:] = scale sum_d k[row][d] q[d][:] for `rows` keys; `pitch` is the distance between rows of q and
 /// scores.
-template <class T, int rows, int vectors>
+template <class T, int rows, int vectors, bool asks>
 HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, std::ptrdiff_t k_stride,
-                              std::int64_t depth, std::int64_t pitch, T scale, T* HWY_RESTRICT scores) {
+                              std::int64_t depth, std::int64_t pitch, T scale, T* HWY_RESTRICT scores,
+                              LinesAhead& ahead) {
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   Vector<T> sums[rows][vectors];
   for (int row = 0; row < rows; ++row)
     for (int vector = 0; vector < vectors; ++vector) sums[row][vector] = hn::Zero(d);
-#pragma GCC unroll 4  // a turn of one step is a sixth loop
-  for (std::int64_t at = 0; at < depth; ++at) {
+  for_steps<T, rows, asks>(depth, ahead, [&](std::int64_t at) HWY_ATTR {
     Vector<T> query[vectors];
     for (int vector = 0; vector < vectors; ++vector) query[vector] = hn::Load(d, q + at * pitch + vector * lanes);
     for (int row = 0; row < rows; ++row) {
@@ -61,7 +83,7 @@ HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, 
       for (int vector = 0; vector < vectors; ++vector)
         sums[row][vector] = hn::MulAdd(key, query[vector], sums[row][vector]);
     }
-  }
+  });
   for (int row = 0; row < rows; ++row)
     for (int vector = 0; vector < vectors; ++vector)
       hn::Store(hn::Mul(hn::Set(d, scale), sums[row][vector]), d, scores + row * pitch + vector * lanes);
@@ -69,16 +91,16 @@ HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, 
 
 /// o[c][:] = alpha o[c][:] + sum_k v[k][c] p[k][:] for `rows` output columns. The tile is summed from zero and added
 /// once: the depth of the whole sum is keys per tile plus tiles.
-template <class T, int rows, int vectors>
+template <class T, int rows, int vectors, bool asks>
 HWY_INLINE void multiply_values(const T* HWY_RESTRICT p, const T* HWY_RESTRICT v, std::ptrdiff_t v_stride,
-                                std::int64_t keys, std::int64_t pitch, const T* HWY_RESTRICT alpha, T* HWY_RESTRICT o) {
+                                std::int64_t keys, std::int64_t pitch, const T* HWY_RESTRICT alpha, T* HWY_RESTRICT o,
+                                LinesAhead& ahead) {
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   Vector<T> sums[rows][vectors];
   for (int row = 0; row < rows; ++row)
     for (int vector = 0; vector < vectors; ++vector) sums[row][vector] = hn::Zero(d);
-#pragma GCC unroll 4  // as above
-  for (std::int64_t key = 0; key < keys; ++key) {
+  for_steps<T, rows, asks>(keys, ahead, [&](std::int64_t key) HWY_ATTR {
     Vector<T> weight[vectors];
     for (int vector = 0; vector < vectors; ++vector) weight[vector] = hn::Load(d, p + key * pitch + vector * lanes);
     for (int row = 0; row < rows; ++row) {
@@ -86,7 +108,7 @@ HWY_INLINE void multiply_values(const T* HWY_RESTRICT p, const T* HWY_RESTRICT v
       for (int vector = 0; vector < vectors; ++vector)
         sums[row][vector] = hn::MulAdd(value, weight[vector], sums[row][vector]);
     }
-  }
+  });
   for (int vector = 0; vector < vectors; ++vector) {
     const auto rescale = hn::Load(d, alpha + vector * lanes);
     for (int row = 0; row < rows; ++row) {
@@ -241,13 +263,13 @@ bool all_finite(Rows<const T> rows, std::int64_t count, std::int64_t width) {
 }
 
 /// One key tile for one group of `vectors` vectors of queries: scores, weights, values.
-template <class T, int vectors>
+template <class T, int vectors, bool asks>
 void tile_step(const TileRule<T>& rule, const ColumnScratch<T>& group, Rows<const T> k, Rows<const T> v,
-               std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim) {
+               std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim, TileAhead ahead) {
   constexpr std::int64_t pitch = group_width<T>;
   for_row_blocks<tile_rows>(keys, [&](auto rows, std::int64_t first) HWY_ATTR {
-    multiply_keys<T, rows.value, vectors>(group.q, k.row(first), k.stride, head_dim, pitch, rule.scores.scale,
-                                          group.scores + first * pitch);
+    multiply_keys<T, rows.value, vectors, asks>(group.q, k.row(first), k.stride, head_dim, pitch, rule.scores.scale,
+                                                group.scores + first * pitch, ahead.during_keys);
   });
   if (!rule.scores.plain()) cap_and_bias<T, vectors>(rule, keys, pitch, group.scores);
   const bool edge = rule.edge(keys);
@@ -261,8 +283,8 @@ void tile_step(const TileRule<T>& rule, const ColumnScratch<T>& group, Rows<cons
     return;
   }
   for_row_blocks<tile_rows>(value_dim, [&](auto rows, std::int64_t first) HWY_ATTR {
-    multiply_values<T, rows.value, vectors>(group.scores, v.base + first, v.stride, keys, pitch, group.alpha,
-                                            group.o + first * pitch);
+    multiply_values<T, rows.value, vectors, asks>(group.scores, v.base + first, v.stride, keys, pitch, group.alpha,
+                                                  group.o + first * pitch, ahead.during_values);
   });
 }
 

@@ -58,7 +58,8 @@ struct NaiveScratch {
   T* o;
 };
 
-/// Queries of a tile that are left to lanes along the head dimension are at most this many: see `few_queries`.
+/// Queries of a tile that are left to lanes along the head dimension are at most this many: see rows_at_end of
+/// flash.cpp.
 inline constexpr std::int64_t most_rows = 8;
 
 /// Key tiles such a query takes at once: raising its maximum costs as much as a dozen keys.

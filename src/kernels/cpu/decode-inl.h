@@ -83,7 +83,7 @@ inline constexpr int lines_of = std::max<int>(vectors* static_cast<int>(lanes_of
 /// Scores of `rows` queries against `keys` keys from `first`; asks for as many of those ahead.
 template <class In, int rows, int keys>
 HWY_INLINE void score_step(const DecodeRow<Real<In>>* row, Rows<const In> k, std::int64_t first, std::int64_t width,
-                           LinesAhead<In> asked) {
+                           LinesAhead asked) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   Vector<T> sums[rows * keys];
@@ -149,7 +149,7 @@ struct ValuePiece {
 /// a single one holds only `rest` numbers where that is not 0. Asks for as many lines as it reads.
 template <class In, int rows, int columns>
 HWY_INLINE void value_step(const ValuePiece<In, rows>& piece, std::int64_t at, std::int64_t rest, Real<In>* block_sums,
-                           std::int64_t pitch, LinesAhead<In>& asked) {
+                           std::int64_t pitch, LinesAhead& asked) {
   using T = Real<In>;
   constexpr std::int64_t lanes = lanes_of<T>;
   constexpr int together = std::max<int>(64 / (columns * static_cast<int>(lanes * sizeof(In))), 1);  // keys of a line
@@ -174,7 +174,7 @@ HWY_INLINE void value_step(const ValuePiece<In, rows>& piece, std::int64_t at, s
     }
     from += piece.stride;
   };
-  LinesAhead<In> lines = asked;  // a copy, which can live in registers
+  LinesAhead lines = asked;  // a copy, which can live in registers
   std::int64_t key = 0;
   for (; key + together <= piece.count; key += together) {
     lines.template some<lines_of<In, columns>>();
@@ -203,7 +203,7 @@ void value_block(const DecodeRow<Real<In>>* row, Rows<const In> v, const KeyRang
     for (int query = 0; query < rows; ++query)
       piece.weights[query] = row[query].scores + (first - row[query].seen.first);
     for (std::int64_t key = first; key < first + piece.count; ++key) ahead.ask_page(key);
-    LinesAhead<In> asked = ahead.from(first, piece.count);
+    LinesAhead asked = ahead.from(first, piece.count);
     std::int64_t at = 0;
     for (; at + step * lanes <= width; at += step * lanes) value_step<In, rows, step>(piece, at, 0, sums, pitch, asked);
     for (; at + 2 * lanes <= width; at += 2 * lanes) value_step<In, rows, 2>(piece, at, 0, sums, pitch, asked);
@@ -267,7 +267,8 @@ void weigh_chunk(const DecodeRow<T>& row) {
     *state.l += weigh(*state.m, std::min(decode_block, row.seen.size() - at), row.scores + at);
 }
 
-/// The products of an item (decode_chunk-inl.h) on vectors.
+/// The products of an item (decode_chunk-inl.h) on vectors. Below some megabytes K and V may lie in caches, where
+/// asking for them costs one or two rows, which do little else, more than it gains.
 template <class In>
 class VectorProducts {
  public:
@@ -278,7 +279,7 @@ class VectorProducts {
       : problem_(launch.plan.problem),
         tile_keys_(launch.plan.tile.keys),
         scratch_(carver, problem_, launch.plan.tile),
-        far_away_(rows > 2 || bytes_of_keys() >= 16e6) {}
+        far_away_(rows > 2 || bytes_of_keys(problem_) >= 16e6) {}
 
   void place(std::int64_t row, const In* q) {
     const std::int64_t padded = padded_width(problem_.head_dim);
@@ -318,13 +319,6 @@ class VectorProducts {
     const std::int64_t near = std::clamp<std::int64_t>(8192 / (width * size), 4, 64) / 4 * 4;
     return {own, width, last, then, then_range, near, far_away_};
   }
-  /// All of K and V. Below some megabytes they may lie in caches, where asking for them costs one or two rows, which do
-  /// little else, more than it gains.
-  [[nodiscard]] double bytes_of_keys() const {
-    return static_cast<double>(problem_.batch * problem_.heads_kv * (problem_.head_dim + problem_.value_dim)) *
-           static_cast<double>(problem_.keys) * sizeof(In);
-  }
-
   const Problem& problem_;
   std::int64_t tile_keys_;
   VectorDecodeScratch<T> scratch_;

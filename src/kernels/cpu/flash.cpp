@@ -279,6 +279,32 @@ void finish_group(const Launch& launch, const QueryTile& rows, const Mask& mask,
   }
 }
 
+/// Whether to ask for K and V: unless all of them may lie in a cache. The processor's own prefetchers do not keep up
+/// where few queries leave little arithmetic between two loads, and lose some time elsewhere.
+[[nodiscard]] inline bool asks_ahead(const Plan& plan) { return bytes_of_keys(plan.problem) >= 4e6; }
+
+/// What to ask for while `keys` are met, of a head's keys up to `last`. Where K and V are read as they lie, the values
+/// come just before their turn; where they are converted, a tile of both before any product, the next tile's.
+template <class In>
+[[nodiscard]] TileAhead ahead_of(const Plan& plan, const KeyRange& keys, std::int64_t last, Rows<const In> k,
+                                 Rows<const In> v) {
+  const std::int64_t count = std::min(plan.tile.keys, last - keys.last);
+  const auto next = [&](Rows<const In> rows, std::int64_t width) {
+    return count > 0 ? LinesAhead(rows.row(keys.last), rows.stride, width, count) : LinesAhead();
+  };
+  const LinesAhead next_k = next(k, plan.problem.head_dim);
+  if constexpr (!reads_in_place<In>) return {next_k, next(v, plan.problem.value_dim)};
+  return {LinesAhead(v.row(keys.first), v.stride, plan.problem.value_dim, keys.size()), next_k};
+}
+
+/// The form of tile_step for a group.
+template <class T>
+[[nodiscard]] auto step_for(std::int64_t count, bool asks) {
+  const bool few = count <= lanes_of<T>;
+  if (asks) return few ? tile_step<T, 1, true> : tile_step<T, max_vectors, true>;
+  return few ? tile_step<T, 1, false> : tile_step<T, max_vectors, false>;
+}
+
 template <class In>
 void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScratch<Real<In>>& scratch) {
   using T = Real<In>;
@@ -301,7 +327,10 @@ void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScra
     start_group<T>(real_rows(q, rows.first, rows.count, problem.head_dim, scratch.k), rows.count, problem,
                    group_scratch(scratch, problem, index));
   }
+  const bool asks = asks_ahead(launch.plan);
+  const std::int64_t last = mask.range(tile.first, tile.count).last;
   for_each_key_span(mask, launch.plan.tile.keys, tile, [&](const KeyRange& keys) HWY_ATTR {
+    TileAhead ahead = asks ? ahead_of(launch.plan, keys, last, k, v) : TileAhead();
     const auto k_tile = real_rows(k, keys.first, keys.size(), problem.head_dim, scratch.k);
     const auto v_tile = real_rows(v, keys.first, keys.size(), problem.value_dim, scratch.v);
     for (std::int64_t index = 0; index < groups; ++index) {
@@ -315,10 +344,11 @@ void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScra
       rule.first = group.first;
       rule.last = group.last;
       if (rule.edge(seen.size())) mark_visible(mask, rows.first, rows.count, seen, group.first, group.last);
-      const auto step = rows.count <= lanes_of<T> ? tile_step<T, 1> : tile_step<T, max_vectors>;
+      const auto step = step_for<T>(rows.count, asks);
       const std::int64_t before = seen.first - keys.first;
       step(rule, group, {k_tile.row(before), k_tile.stride}, {v_tile.row(before), v_tile.stride}, seen.size(),
-           problem.head_dim, problem.value_dim);
+           problem.head_dim, problem.value_dim, ahead);
+      ahead = {};  // the other groups find all of it there
     }
   });
   for (std::int64_t index = 0; index < groups; ++index)
@@ -328,13 +358,15 @@ void flash_columns(const Launch& launch, const QueryTile& tile, const ColumnScra
 // --------------------------------------------------------------------------------------------------- entry
 
 /// Queries at the end of a tile that go along D: those that would fill at most half a vector, the point where lanes
-/// along queries begin to win.
+/// along queries begin to win; where keys are many, an eighth, because these queries read them again. How many keys
+/// there are is not asked where lengths say who sees them.
 template <class T>
-[[nodiscard]] inline std::int64_t rows_at_end(std::int64_t count) {
-  constexpr std::int64_t few = std::max<std::int64_t>(lanes_of<T> / 2, 1);
-  static_assert(few <= most_rows);
+[[nodiscard]] inline std::int64_t rows_at_end(const Problem& problem, std::int64_t count) {
+  static_assert(lanes_of<T> / 2 <= most_rows);
   const std::int64_t over = count % lanes_of<T>;
-  return over <= few ? over : 0;
+  const bool many_keys = problem.keys >= 2048 && !problem.seqlens_k;
+  const std::int64_t few = lanes_of<T> / (many_keys && count > lanes_of<T> ? 8 : 2);
+  return over <= std::max<std::int64_t>(few, 1) ? over : 0;
 }
 
 template <class In>
@@ -344,7 +376,7 @@ void flash(const Launch& launch) {
   parallel_for(launch.executor, plan.lanes, item_count(plan.problem, plan.tile),
                [&](int lane, std::int64_t item) HWY_ATTR {
                  const QueryTile tile = item_at(plan.problem, plan.tile, item);
-                 const std::int64_t rows = rows_at_end<T>(tile.count), columns = tile.count - rows;
+                 const std::int64_t rows = rows_at_end<T>(plan.problem, tile.count), columns = tile.count - rows;
                  std::byte* const scratch = launch.workspace.data() + static_cast<std::size_t>(lane) * plan.lane_bytes;
                  Carver for_columns(scratch), for_rows(scratch);
                  if (columns > 0)

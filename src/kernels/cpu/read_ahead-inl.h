@@ -22,15 +22,22 @@ HWY_INLINE void ask(const In* row, std::int64_t width) {
   for (std::int64_t at = 0; at < width; at += line) __builtin_prefetch(row + at, 0, 2);
 }
 
+/// All of K and V, to tell whether they may lie in caches.
+[[nodiscard]] inline double bytes_of_keys(const Problem& problem) {
+  return static_cast<double>(problem.batch * problem.heads_kv * (problem.head_dim + problem.value_dim)) *
+         static_cast<double>(problem.keys) * static_cast<double>(size_of(problem.dtype));
+}
+
 /// The lines of some rows, to be asked for in their order, as many at a time as are read meanwhile: memory has
 /// something to do at any time, and never so much that requests wait for each other.
-template <class In>
 class LinesAhead {
  public:
+  LinesAhead() = default;  ///< nothing
+  template <class In>
   HWY_INLINE LinesAhead(const In* row, std::ptrdiff_t stride, std::int64_t width, std::int64_t rows)
       : at_(reinterpret_cast<const std::byte*>(row)),
-        in_row_((width * size + 63) / 64),
-        to_next_row_(stride * size - in_row_ * 64),
+        in_row_((width * static_cast<std::int64_t>(sizeof(In)) + 63) / 64),
+        to_next_row_(stride * static_cast<std::ptrdiff_t>(sizeof(In)) - in_row_ * 64),
         rows_(rows),
         left_(rows > 0 ? in_row_ : 0) {}
   template <int lines>
@@ -50,7 +57,6 @@ class LinesAhead {
   }
 
  private:
-  static constexpr std::ptrdiff_t size = sizeof(In);
   HWY_INLINE void pass(std::int64_t lines) {
     at_ += lines * 64;
     left_ -= lines;
@@ -59,10 +65,11 @@ class LinesAhead {
     left_ = in_row_;
   }
 
-  const std::byte* at_;
-  std::int64_t in_row_;
-  std::ptrdiff_t to_next_row_;
-  std::int64_t rows_, left_;  ///< rows that are not done, and lines of the current one; none: nothing to ask for
+  const std::byte* at_ = nullptr;
+  std::int64_t in_row_ = 0;
+  std::ptrdiff_t to_next_row_ = 0;
+  std::int64_t rows_ = 0,
+               left_ = 0;  ///< rows that are not done, and lines of the current one; none: nothing to ask for
 };
 
 /// Whether to ask for pages as well, which gains a fifth on processors with 512-bit vectors and loses as much on an
@@ -97,7 +104,7 @@ struct Ahead {
   }
 
   /// As many rows from the one `near` after `key` on, or those of them that there are.
-  HWY_INLINE LinesAhead<In> from(std::int64_t key, std::int64_t count) const {
+  HWY_INLINE LinesAhead from(std::int64_t key, std::int64_t count) const {
     const Place place = place_of(key + near);
     return {place.row, place.stride, asks, asks > 0 ? std::min(count, place.left) : 0};
   }

@@ -127,6 +127,48 @@ void tile_step(Products& products, const TileShape& shape, const TileItem& item,
   }
 }
 
+/// A block that all of these queries see.
+HWY_INLINE TileStage whole_stage(const TileShape& shape, TileQueries& queries, const PackedHead& packed,
+                                 std::int64_t block) {
+  return {&queries, packed.k + block * shape.k_bytes(), packed.v + block * shape.v_bytes(), nullptr,
+          block * shape.block};
+}
+
+/// Steps for `blocks` of one group that sees every key of them and of the two blocks before, which are in the pipeline:
+/// products, weights and a look at their sums. What is the same for all of them stays in registers. Calls `between` once
+/// per step.
+template <class Products, class Between>
+void steady_steps(Products& products, const TileItem& item, const TileScratch& scratch, TileQueries& queries,
+                  const PackedHead& packed, const KeyRange& blocks, int turn, Between&& between) {
+  static constexpr TileShape shape = Products::known_shape;
+  constexpr int halves = Products::lanes / 16;
+  const auto stage = [&](std::int64_t block) HWY_ATTR { return whole_stage(shape, queries, packed, block); };
+  const auto start = [&]() HWY_ATTR {
+    TileWeights fresh = start_weights(shape, {&queries}, scratch.s, nullptr, item.rule.to_log2(false));
+    for (int half = 0; half < halves; ++half) start_table(fresh, half);
+    return fresh;
+  };
+  TileWeights weights = start();
+  for (std::int64_t block = blocks.first; block < blocks.last; ++block, turn ^= 1) {
+    between();
+    products.tiles.fence();
+    weights.p = scratch.p[turn];
+    for (int half = 0; half < halves; ++half) weights.sum[half] = _mm512_setzero_ps();
+    interleave_evenly<Exponential::table, shape>(products, stage(block), stage(block - 2), scratch.p[turn ^ 1],
+                                                 scratch.s, weights);
+    products.tiles.fence();
+    std::uint32_t stale = 0;
+    for (int half = 0; half < halves; ++half) stale |= unsettled(weights.sum[half], 0, half) | off_the_table(weights, half);
+    if (stale != 0) {
+      TileWeights again = weights;
+      settle_again(products, shape, item, scratch, stage(block - 1), 0, again);
+      weights = start();
+    } else {
+      for (int half = 0; half < halves; ++half) add_sums(queries, weights.sum[half], half);
+    }
+  }
+}
+
 /// Queries of `group` enter: Q packed, an empty state, and each lane's visible keys.
 template <class Element>
 void start_queries(const TileShape& shape, const TileItem& item, Rows<const Element> q, std::int64_t head_dim,
@@ -165,38 +207,6 @@ void finish_queries(const Launch& launch, const TileShape& shape, const TileItem
     store_lse<float>(launch.outputs, tile.batch, tile.head, first + lane, scratch.lse[lane]);
   }
 }
-
-/// Rows that will be read or written soon. They are asked for a few lines at a time, between steps, so that they do not
-/// crowd out what the tiles ask for.
-template <class T, bool written>
-class RowsAhead {
- public:
-  RowsAhead(Rows<T> rows, std::int64_t first, std::int64_t count, std::int64_t width)
-      : rows_(rows),
-        first_(first),
-        lines_((width + line - 1) / line),
-        row_(std::max<std::int64_t>(count, 0)),
-        rest_(row_ * lines_) {}
-  [[nodiscard]] std::int64_t rest() const { return rest_; }
-  void some(std::int64_t count) {
-    for (; count > 0 && rest_ > 0; --count) {
-      --rest_;
-      if (at_ == 0) {
-        at_ = lines_;
-        --row_;
-      }
-      --at_;
-      __builtin_prefetch(rows_.row(first_ + row_) + at_ * line, written ? 1 : 0, 3);
-    }
-  }
-
- private:
-  static constexpr std::int64_t line = 64 / sizeof(T);
-  Rows<T> rows_;
-  std::int64_t first_, lines_;
-  std::int64_t row_, at_ = 0;  ///< row and line of the last one asked for
-  std::int64_t rest_;
-};
 
 /// The steps of one item: its groups of queries against stretches of blocks.
 template <class Products, class Element>
@@ -253,10 +263,41 @@ class TileWalk {
     RowsAhead<Element, true> o(out, query(group), first_time ? count(group) : 0, problem_.value_dim);
     RowsAhead<const Element, false> next(q(), query(group + 1), first_time ? count(group + 1) : 0, problem_.head_dim);
     const std::int64_t o_share = tiles_of(o.rest(), blocks.size()), q_share = tiles_of(next.rest(), blocks.size());
-    for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
+    const auto ask = [&] {
       o.some(o_share);
       next.some(q_share);
-      meet(group, block);
+    };
+    for (std::int64_t block = blocks.first; block < blocks.last;) {
+      const KeyRange steady{block, steady_until(group, block, blocks)};
+      if (steady.empty()) {
+        ask();
+        meet(group, block++);
+      } else {
+        meet_steadily(group, steady, ask);
+        block = steady.last;
+      }
+    }
+  }
+
+  /// The last of `blocks` up to which steady_steps may go from `block` on; `block` itself if it may not.
+  [[nodiscard]] std::int64_t steady_until(std::int64_t group, std::int64_t block, const KeyRange& blocks) const {
+    if constexpr (Products::parts == 1) {
+      const bool plain = shape_.is(Products::known_shape) && item_.rule.plain();
+      const bool anchored = scratch_.queries[group].anchored == shape_.all_lanes();
+      const std::int64_t first_whole = std::max(blocks.first, tiles_of(whole_.first, shape_.block));
+      if (plain && anchored && block - 2 >= first_whole) return std::min(blocks.last, whole_.last / shape_.block);
+    }
+    return block;
+  }
+
+  template <class Between>
+  void meet_steadily(std::int64_t group, const KeyRange& blocks, Between&& between) {
+    if constexpr (Products::parts == 1) {
+      TileQueries& queries = scratch_.queries[group];
+      steady_steps(products_, item_, scratch_, queries, packed_, blocks, turn_, between);
+      turn_ = (turn_ + blocks.size()) % 2;
+      stages_[now()] = whole_stage(shape_, queries, packed_, blocks.last - 1);
+      stages_[before()] = whole_stage(shape_, queries, packed_, blocks.last - 2);
     }
   }
 
@@ -275,11 +316,13 @@ class TileWalk {
 
   /// The block in stages_[next_] enters the pipeline.
   void advance() {
-    const int now = next_ == 0 ? 2 : next_ - 1, before = next_ == 2 ? 0 : next_ + 1;
-    tile_step(products_, shape_, item_, scratch_, turn_, stages_[next_], stages_[now], stages_[before]);
-    next_ = before;
+    tile_step(products_, shape_, item_, scratch_, turn_, stages_[next_], stages_[now()], stages_[before()]);
+    next_ = before();
     turn_ ^= 1;
   }
+
+  [[nodiscard]] int now() const { return next_ == 0 ? 2 : next_ - 1; }
+  [[nodiscard]] int before() const { return next_ == 2 ? 0 : next_ + 1; }
 
   const Launch& launch_;
   const Problem& problem_;
@@ -306,8 +349,12 @@ void pack_blocks(const Launch& launch, const TileShape& shape, std::int64_t batc
   const auto v = rows_of<Element>(launch.inputs.v, batch, kv_head);
   for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
     const std::int64_t first = block * shape.block, there = std::clamp<std::int64_t>(live - first, 0, shape.block);
-    pack_keys<Element>(shape, k, first, there, problem.head_dim, to.k + block * shape.k_bytes());
-    to.finite[block] = pack_values<Element>(shape, v, first, there, problem.value_dim, to.v + block * shape.v_bytes());
+    const std::int64_t more = std::clamp<std::int64_t>(live - first - there, 0, shape.block);
+    RowsAhead<const Element, false> k_ahead(k, first + there, more, problem.head_dim);
+    RowsAhead<const Element, false> v_ahead(v, first + there, more, problem.value_dim);
+    pack_keys<Element>(shape, k, first, there, problem.head_dim, to.k + block * shape.k_bytes(), k_ahead);
+    to.finite[block] =
+        pack_values<Element>(shape, v, first, there, problem.value_dim, to.v + block * shape.v_bytes(), v_ahead);
   }
 }
 

@@ -99,12 +99,41 @@ HWY_INLINE Parts parts_of(const Float16* row, std::int64_t at, std::int64_t widt
 template <class Element>
 inline constexpr int parts_in = std::is_same_v<Element, Float16> ? 2 : 1;
 
-/// Keys [first, first + live) of a block; the rest of it is zeros.
+/// Rows [first, first + count) that will be read or written soon: memory is asked for a few lines at a time, between
+/// other work, so that they do not crowd out what that asks for.
+template <class T, bool written>
+class RowsAhead {
+ public:
+  RowsAhead(Rows<T> rows, std::int64_t first, std::int64_t count, std::int64_t width)
+      : row_(rows.row(first)), stride_(rows.stride), width_(width), lines_((width + line - 1) / line) {
+    rest_ = std::max<std::int64_t>(count, 0) * lines_;
+  }
+  [[nodiscard]] std::int64_t rest() const { return rest_; }
+  [[nodiscard]] std::int64_t lines_of_row() const { return lines_; }
+  HWY_INLINE void some(std::int64_t count) {
+    for (; count > 0 && rest_ > 0; --count, --rest_) {
+      __builtin_prefetch(row_ + at_, written ? 1 : 0, 3);
+      at_ += line;
+      if (at_ < width_) continue;
+      at_ = 0;
+      row_ += stride_;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t line = 64 / sizeof(T);
+  T* row_;
+  std::ptrdiff_t stride_;
+  std::int64_t width_, lines_, rest_, at_ = 0;
+};
+
+/// Keys [first, first + live) of a block; the rest of it is zeros. `ahead`: the keys of the next one.
 template <class Element>
 void pack_keys(const TileShape& shape, Rows<const Element> k, std::int64_t first, std::int64_t live,
-               std::int64_t head_dim, std::byte* to) {
+               std::int64_t head_dim, std::byte* to, RowsAhead<const Element, false>& ahead) {
   constexpr std::int64_t parts = parts_in<Element>;
   for (std::int64_t key = 0; key < shape.block; ++key) {
+    ahead.some(ahead.lines_of_row());
     const std::int64_t tile = key / tile_lines * shape.d_steps * parts;
     std::byte* const line = to + tile * tile_bytes + key % tile_lines * tile_width;
     for (std::int64_t step = 0; step < shape.d_steps; ++step) {
@@ -137,7 +166,7 @@ struct ValueSquare {
 /// The same for V, transposed. Returns whether every number is finite.
 template <class Element>
 bool pack_values(const TileShape& shape, Rows<const Element> v, std::int64_t first, std::int64_t live,
-                 std::int64_t value_dim, std::byte* to) {
+                   std::int64_t value_dim, std::byte* to, RowsAhead<const Element, false>& ahead) {
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   constexpr std::int64_t parts = parts_in<Element>;
   const std::int64_t next_tile = shape.key_steps() * parts * tile_bytes;
@@ -147,6 +176,7 @@ bool pack_values(const TileShape& shape, Rows<const Element> v, std::int64_t fir
       ValueSquare square, remainders;
       for (int i = 0; i < 16; ++i) {
         const std::int64_t key = step * product_depth + 2 * i;
+        ahead.some(2 * ahead.lines_of_row());
         Parts even{}, odd{};
         if (key < live) even = parts_of(v.row(first + key), pair * product_depth, value_dim);
         if (key + 1 < live) odd = parts_of(v.row(first + key + 1), pair * product_depth, value_dim);

@@ -65,11 +65,11 @@ HWY_INLINE void for_steps(std::int64_t count, LinesAhead& ahead, Step&& step) {
 }
 
 /// scores[row][:] = scale sum_d k[row][d] q[d][:] for `rows` keys; `pitch` is the distance between rows of q and
-/// scores.
+/// scores. `best` becomes the largest of itself and them, while they are in registers.
 template <class T, int rows, int vectors, bool asks>
 HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, std::ptrdiff_t k_stride,
                               std::int64_t depth, std::int64_t pitch, T scale, T* HWY_RESTRICT scores,
-                              LinesAhead& ahead) {
+                              Vector<T> (&best)[vectors], LinesAhead& ahead) {
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   Vector<T> sums[rows][vectors];
@@ -84,9 +84,13 @@ HWY_INLINE void multiply_keys(const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, 
         sums[row][vector] = hn::MulAdd(key, query[vector], sums[row][vector]);
     }
   });
-  for (int row = 0; row < rows; ++row)
-    for (int vector = 0; vector < vectors; ++vector)
-      hn::Store(hn::Mul(hn::Set(d, scale), sums[row][vector]), d, scores + row * pitch + vector * lanes);
+  for (int row = 0; row < rows; ++row) {
+    for (int vector = 0; vector < vectors; ++vector) {
+      const auto score = hn::Mul(hn::Set(d, scale), sums[row][vector]);
+      best[vector] = hn::Max(best[vector], score);
+      hn::Store(score, d, scores + row * pitch + vector * lanes);
+    }
+  }
 }
 
 /// o[c][:] = alpha o[c][:] + sum_k v[k][c] p[k][:] for `rows` output columns. The tile is summed from zero and added
@@ -192,20 +196,24 @@ void mask_keys(const TileRule<T>& rule, const KeyRange& keys, std::int64_t pitch
   }
 }
 
-/// Scores of a tile become weights; m, l and alpha (the rescale of what came before) of the group are updated.
+/// The largest of `best` and the scores of a tile, lane by lane.
 template <class T, int vectors>
-void weigh_tile(std::int64_t keys, std::int64_t pitch, T* HWY_RESTRICT scores, T* HWY_RESTRICT m, T* HWY_RESTRICT l,
-                T* HWY_RESTRICT alpha) {
+void raise(std::int64_t keys, std::int64_t pitch, const T* HWY_RESTRICT scores, Vector<T> (&best)[vectors]) {
+  for (std::int64_t key = 0; key < keys; ++key) {
+    for (int vector = 0; vector < vectors; ++vector)
+      best[vector] = hn::Max(best[vector], hn::Load(Full<T>(), scores + key * pitch + vector * lanes_of<T>));
+  }
+}
+
+/// Scores of a tile become weights; `best` is the largest score of each query so far. m, l and alpha (the rescale of
+/// what came before) of the group are updated.
+template <class T, int vectors>
+void weigh_tile(std::int64_t keys, std::int64_t pitch, const Vector<T> (&best)[vectors], T* HWY_RESTRICT scores,
+                T* HWY_RESTRICT m, T* HWY_RESTRICT l, T* HWY_RESTRICT alpha) {
   constexpr std::int64_t lanes = lanes_of<T>;
   const Full<T> d;
   const auto none = hn::Set(d, -std::numeric_limits<T>::infinity());
-  Vector<T> best[vectors], base[vectors], sum[vectors];
-  for (int vector = 0; vector < vectors; ++vector) best[vector] = hn::Load(d, m + vector * lanes);
-  for (std::int64_t key = 0; key < keys; ++key) {
-    for (int vector = 0; vector < vectors; ++vector) {
-      best[vector] = hn::Max(best[vector], hn::Load(d, scores + key * pitch + vector * lanes));
-    }
-  }
+  Vector<T> base[vectors], sum[vectors];
   for (int vector = 0; vector < vectors; ++vector) {
     // A query that has seen nothing yet keeps m = -inf and weighs against 0, so that exp never meets -inf - -inf.
     base[vector] = hn::IfThenElse(hn::Eq(best[vector], none), hn::Zero(d), best[vector]);
@@ -267,17 +275,21 @@ template <class T, int vectors, bool asks>
 void tile_step(const TileRule<T>& rule, const ColumnScratch<T>& group, Rows<const T> k, Rows<const T> v,
                std::int64_t keys, std::int64_t head_dim, std::int64_t value_dim, TileAhead ahead) {
   constexpr std::int64_t pitch = group_width<T>;
+  Vector<T> before[vectors], best[vectors];
+  for (int vector = 0; vector < vectors; ++vector)
+    before[vector] = best[vector] = hn::Load(Full<T>(), group.m + vector * lanes_of<T>);
   for_row_blocks<tile_rows>(keys, [&](auto rows, std::int64_t first) HWY_ATTR {
     multiply_keys<T, rows.value, vectors, asks>(group.q, k.row(first), k.stride, head_dim, pitch, rule.scores.scale,
-                                                group.scores + first * pitch, ahead.during_keys);
+                                                group.scores + first * pitch, best, ahead.during_keys);
   });
-  if (!rule.scores.plain()) cap_and_bias<T, vectors>(rule, keys, pitch, group.scores);
-  const bool edge = rule.edge(keys);
+  const bool plain = rule.scores.plain(), edge = rule.edge(keys);
+  if (!plain) cap_and_bias<T, vectors>(rule, keys, pitch, group.scores);
   if (edge) {
     mask_keys<T, vectors>(rule, {0, rule.whole.first}, pitch, group.scores);
     mask_keys<T, vectors>(rule, {rule.whole.last, keys}, pitch, group.scores);
   }
-  weigh_tile<T, vectors>(keys, pitch, group.scores, group.m, group.l, group.alpha);
+  if (!plain || edge) raise<T, vectors>(keys, pitch, group.scores, before);
+  weigh_tile<T, vectors>(keys, pitch, plain && !edge ? best : before, group.scores, group.m, group.l, group.alpha);
   if (edge && !all_finite(v, keys, value_dim)) {
     multiply_visible_values<T, vectors>(rule, group.scores, v, keys, value_dim, pitch, group.alpha, group.o);
     return;

@@ -15,6 +15,7 @@ Roundings cpu_roundings(const char* row, const Problem& problem, const Tile& til
   roundings.least = wide ? 0x1p-1074 : 0x1p-149;
   roundings.least_exp = wide ? 0x1p-1022 : 0x1p-126;  // exp_nonpositive gives 0 below the normal range
   roundings.exp_constant = 2 * unit;
+  roundings.exp_slope = wide ? 0 : 1.25 * unit;  // x log2 e is rounded, and so is log2 e
   roundings.rescale = 2 * unit;
   roundings.tanh = 8 * unit;
   roundings.log = wide ? 2 * unit : 0x1p-50;  // taken in double either way
@@ -50,6 +51,7 @@ Roundings naive_roundings(const Problem& problem, const Tile& tile) {
 /// exp and tanh are the C library's: within one unit in the last place, two and a half for tanh.
 Roundings backward_roundings(const Problem& problem, const Tile& tile) {
   Roundings roundings = cpu_roundings("cpu.reference_backward", problem, tile);
+  roundings.exp_slope = 0;
   roundings.dot_lanes = 16;
   return roundings;
 }

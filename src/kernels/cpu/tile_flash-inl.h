@@ -135,8 +135,8 @@ HWY_INLINE TileStage whole_stage(const TileShape& shape, TileQueries& queries, c
 }
 
 /// Steps for `blocks` of one group that sees every key of them and of the two blocks before, which are in the pipeline:
-/// products, weights and a look at their sums. What is the same for all of them stays in registers. Calls `between` once
-/// per step.
+/// products, weights and a look at their sums. What is the same for all of them stays in registers. Calls `between`
+/// once per step.
 template <class Products, class Between>
 void steady_steps(Products& products, const TileItem& item, const TileScratch& scratch, TileQueries& queries,
                   const PackedHead& packed, const KeyRange& blocks, int turn, Between&& between) {
@@ -158,7 +158,8 @@ void steady_steps(Products& products, const TileItem& item, const TileScratch& s
                                                  scratch.s, weights);
     products.tiles.fence();
     std::uint32_t stale = 0;
-    for (int half = 0; half < halves; ++half) stale |= unsettled(weights.sum[half], 0, half) | off_the_table(weights, half);
+    for (int half = 0; half < halves; ++half)
+      stale |= unsettled(weights.sum[half], 0, half) | off_the_table(weights, half);
     if (stale != 0) {
       TileWeights again = weights;
       settle_again(products, shape, item, scratch, stage(block - 1), 0, again);

@@ -166,7 +166,7 @@ struct ValueSquare {
 /// The same for V, transposed. Returns whether every number is finite.
 template <class Element>
 bool pack_values(const TileShape& shape, Rows<const Element> v, std::int64_t first, std::int64_t live,
-                   std::int64_t value_dim, std::byte* to, RowsAhead<const Element, false>& ahead) {
+                 std::int64_t value_dim, std::byte* to, RowsAhead<const Element, false>& ahead) {
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   constexpr std::int64_t parts = parts_in<Element>;
   const std::int64_t next_tile = shape.key_steps() * parts * tile_bytes;

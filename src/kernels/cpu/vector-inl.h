@@ -9,6 +9,7 @@
 #define FRESNEL_KERNELS_CPU_VECTOR_INL_H_
 #endif
 
+#include <concepts>
 #include <limits>
 
 #include "hwy/contrib/math/math-inl.h"
@@ -77,22 +78,9 @@ HWY_INLINE Vector<Real<In>> load_first(const In* from, std::int64_t count) {
   return load(padded);
 }
 
-/// Polynomials of exp on |r| <= ln2 / 2, minimax in relative error with c0 = c1 = 1 (3.1e-9 and 3.6e-18), so that
-/// exp(0) is exactly 1. ln2 is split so that n * ln2_high is exact.
-template <class T>
-struct ExpTable;
-template <>
-struct ExpTable<float> {
-  static constexpr float coefficients[] = {
-      0x1.6a23f2p-10f, 0x1.123a0ap-7f, 0x1.5558f2p-5f, 0x1.555492p-3f, 0x1.fffffcp-2f, 1.0f, 1.0f};
-  static constexpr float ln2_high = 0x1.63p-1f, ln2_low = -0x1.bd0106p-13f, log2e = 0x1.715476p0f;
-  static constexpr float round_shift =
-      0x1.8p23f + 127;                  ///< adding it leaves the nearest integer, biased, in the low bits
-  static constexpr float cutoff = -88;  ///< between ln 2^-127 and ln 2^-126.5: gives 2^-127, that is 0
-  static constexpr int mantissa_bits = 23;
-};
-template <>
-struct ExpTable<double> {
+/// exp of double: minimax on |r| <= ln2 / 2, relative error 3.6e-18 with c0 = c1 = 1, so that exp(0) is exactly 1. ln2
+/// is split so that n * ln2_high is exact.
+struct WideExp {
   static constexpr double coefficients[] = {0x1.ad7f771a51dafp-26,
                                             0x1.28ad6bf8553dfp-22,
                                             0x1.71df2541fea82p-19,
@@ -107,9 +95,39 @@ struct ExpTable<double> {
                                             1.0};
   static constexpr double ln2_high = 0x1.62e42p-1, ln2_low = 0x1.fdf473de6af28p-22, log2e = 0x1.71547652b82fep0;
   static constexpr double round_shift = 0x1.8p52 + 1023;
-  static constexpr double cutoff = -709;
-  static constexpr int mantissa_bits = 52;
+  static constexpr double cutoff = -709;  ///< between ln 2^-1023 and ln 2^-1022.5: gives 2^-1023, that is 0
 };
+
+/// 2^f as a polynomial with c0 = 1, minimax in relative error (2.0e-9 on both intervals).
+struct ShortExp {
+  static constexpr float nearest[] = {0x1.41fbbcp-13f,
+                                      0x1.5f3e52p-10f,
+                                      0x1.3b2d4cp-7f,
+                                      0x1.c6aee8p-5f,
+                                      0x1.ebfbdcp-3f,
+                                      0x1.62e43p-1f,
+                                      1.0f};  ///< -0.5 <= f <= 0.5
+  static constexpr float fraction[] = {0x1.c54174p-13f,
+                                       0x1.46d64ep-10f,
+                                       0x1.3d0b92p-7f,
+                                       0x1.c68912p-5f,
+                                       0x1.ebfd58p-3f,
+                                       0x1.62e42cp-1f,
+                                       1.0f};  ///< 0 <= f < 1
+  static constexpr float log2e = 0x1.715476p0f;
+  static constexpr float round_shift =
+      0x1.8p23f + 127;                  ///< adding it leaves the nearest integer, biased, in the low bits
+  static constexpr float cutoff = -88;  ///< between ln 2^-127 and ln 2^-126.5: gives 2^-127, that is 0
+};
+
+/// Horner's scheme, highest power first.
+template <class T, int terms>
+HWY_INLINE Vector<T> polynomial(const T (&coefficients)[terms], Vector<T> x) {
+  const Full<T> d;
+  auto value = hn::Set(d, coefficients[0]);
+  for (int term = 1; term < terms; ++term) value = hn::MulAdd(value, x, hn::Set(d, coefficients[term]));
+  return value;
+}
 
 /// The larger of both, NaN where x is.
 template <class T>
@@ -121,26 +139,40 @@ HWY_INLINE Vector<T> at_least(Vector<T> least, Vector<T> x) {
 #endif
 }
 
-/// exp(x) for x <= 0, -inf and NaN included: relative error below 2 u; exactly 1 at 0; subnormal or 0 where the result
-/// would be subnormal (the roundings declare it as least_exp).
-template <class T>
-HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
-  using Table = ExpTable<T>;
-  const Full<T> d;
+/// 2^n from a number whose low bits hold n and the bias of exponents: in the exponent's place they are 2^n, or 0.
+template <int mantissa_bits, class T>
+HWY_INLINE Vector<T> power_of_two(Vector<T> shifted) {
   const hn::RebindToSigned<Full<T>> di;
-  x = at_least<T>(hn::Set(d, Table::cutoff), x);
-  const auto shift = hn::Set(d, Table::round_shift);
-  const auto shifted = hn::MulAdd(x, hn::Set(d, Table::log2e), shift);
+  return hn::BitCast(Full<T>(), hn::ShiftLeft<mantissa_bits>(hn::BitCast(di, shifted)));
+}
+
+/// exp(x) for x <= 0, -inf and NaN included, exactly 1 at 0; subnormal or 0 where the result would be subnormal (the
+/// roundings declare it as least_exp). Relative error below 2 u, for float (2 + 1.25 abs(x)) u: x log2 e is one rounded
+/// number there.
+template <class T>
+requires std::same_as<T, double> HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
+  const Full<T> d;
+  x = at_least<T>(hn::Set(d, WideExp::cutoff), x);
+  const auto shift = hn::Set(d, WideExp::round_shift);
+  const auto shifted = hn::MulAdd(x, hn::Set(d, WideExp::log2e), shift);
   const auto n = hn::Sub(shifted, shift);
-  auto r = hn::NegMulAdd(n, hn::Set(d, Table::ln2_high), x);
-  r = hn::NegMulAdd(n, hn::Set(d, Table::ln2_low), r);
-  auto polynomial = hn::Set(d, Table::coefficients[0]);
-  constexpr int terms = sizeof(Table::coefficients) / sizeof(T);
-  for (int term = 1; term < terms; ++term)
-    polynomial = hn::MulAdd(polynomial, r, hn::Set(d, Table::coefficients[term]));
-  // The low bits of `shifted` hold n and the bias: in the exponent field they are 2^n, or 0. A NaN stays one.
-  const auto power = hn::BitCast(d, hn::ShiftLeft<Table::mantissa_bits>(hn::BitCast(di, shifted)));
-  return hn::Mul(polynomial, power);
+  const auto r = hn::NegMulAdd(n, hn::Set(d, WideExp::ln2_high), x);
+  const auto value = polynomial(WideExp::coefficients, hn::NegMulAdd(n, hn::Set(d, WideExp::ln2_low), r));
+  return hn::Mul(value, power_of_two<52, T>(shifted));
+}
+template <class T>
+requires std::same_as<T, float> HWY_INLINE Vector<T> exp_nonpositive(Vector<T> x) {
+  const Full<T> d;
+#if HWY_TARGET <= HWY_AVX3
+  const auto exponent = hn::Mul(x, hn::Set(d, ShortExp::log2e));
+  const Vector<T> f{_mm512_reduce_ps(exponent.raw, 0x09)};  // less its floor; 0 where it is -inf
+  return Vector<T>{_mm512_scalef_ps(polynomial(ShortExp::fraction, f).raw, exponent.raw)};  // floors it itself
+#else
+  const auto exponent = hn::Mul(at_least<T>(hn::Set(d, ShortExp::cutoff), x), hn::Set(d, ShortExp::log2e));
+  const auto shift = hn::Set(d, ShortExp::round_shift), shifted = hn::Add(exponent, shift);
+  const auto f = hn::Sub(exponent, hn::Sub(shifted, shift));
+  return hn::Mul(polynomial(ShortExp::nearest, f), power_of_two<23, T>(shifted));  // a NaN stays one
+#endif
 }
 
 /// c tanh(s / c): Highway's tanh, declared at 8 u, one division and one product. It converts its argument to an

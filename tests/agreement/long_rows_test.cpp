@@ -45,6 +45,21 @@ TEST(LongRows, AreRightWhateverTheWidths) {
     }
 }
 
+/// Blocks that every query sees follow one another in a loop of their own in cpu.amx, at the widths that most heads have;
+/// a window begins and a causal mask ends it, and a rising maximum leaves its bases behind.
+TEST(LongRows, AreRightBlockAfterBlock) {
+  for (const Runner& runner : catalogue_runners())
+    for (const DType dtype : dtypes_of(runner))
+      for (const char* const line : {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k1900 d128 f32",
+                                     "b1 h1 q150 k900 d64 f32 causal w400,-", "b1 h1 q40 k700 d128 f32 causal"}) {
+        Problem problem = parse_problem(line).value();
+        problem.dtype = dtype;
+        if (!admits(runner.domain(), problem)) continue;
+        for (const char* const kind : {"ascending", "normal"})
+          EXPECT_EQ(disagreement(runner, problem, kind, 14), "");
+      }
+}
+
 /// Few queries against more keys than caches are taken to hold, which cpu.flash asks memory for ahead of its turn; its
 /// last queries fill whole vectors there.
 TEST(LongRows, AreRightWhereKeysAreAskedForAhead) {

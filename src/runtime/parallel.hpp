@@ -27,4 +27,26 @@ void parallel_for(Executor& executor, int lanes, std::int64_t items, Function&& 
   executor.run(tasks, lane_loop);
 }
 
+/// Calls fn(int lane, std::int64_t group, std::int64_t item) once for every item in [0, each) of every group in [0,
+/// groups). Items of a group share data: a lane stays with a group while it has items, so that what they share lies in
+/// its caches, begins with one of its own where there are enough, and helps with others in the end. counter(group) is a
+/// number of the caller's for each group, best on a cache line of its own.
+template <class Counter, class Function>
+void parallel_for_groups(Executor& executor, int lanes, std::int64_t groups, std::int64_t each, Counter&& counter,
+                         Function&& fn) {
+  for (std::int64_t group = 0; group < groups; ++group) counter(group) = 0;
+  const int useful = std::max(1, std::min(lanes, executor.width()));
+  parallel_for(executor, lanes, groups * each, [&](int lane, std::int64_t) {
+    // There are as many calls as items. So one that has found every group without items would be one too many.
+    const std::int64_t home = lane * groups / useful;
+    for (std::int64_t step = 0; step < groups; ++step) {
+      const std::int64_t group = (home + step) % groups;
+      const std::atomic_ref<std::int64_t> next(counter(group));
+      if (next.load(std::memory_order_relaxed) >= each) continue;
+      const std::int64_t item = next.fetch_add(1, std::memory_order_relaxed);
+      if (item < each) return fn(lane, group, item);
+    }
+  });
+}
+
 }  // namespace fresnel

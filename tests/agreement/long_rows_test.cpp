@@ -45,8 +45,8 @@ TEST(LongRows, AreRightWhateverTheWidths) {
     }
 }
 
-/// Blocks that every query sees follow one another in a loop of their own in cpu.amx, at the widths that most heads have;
-/// a window begins and a causal mask ends it, and a rising maximum leaves its bases behind.
+/// Blocks that every query sees follow one another in a loop of their own in cpu.amx, at the widths that most heads
+/// have; a window begins and a causal mask ends it, and a rising maximum leaves its bases behind.
 TEST(LongRows, AreRightBlockAfterBlock) {
   for (const Runner& runner : catalogue_runners())
     for (const DType dtype : dtypes_of(runner))
@@ -55,8 +55,7 @@ TEST(LongRows, AreRightBlockAfterBlock) {
         Problem problem = parse_problem(line).value();
         problem.dtype = dtype;
         if (!admits(runner.domain(), problem)) continue;
-        for (const char* const kind : {"ascending", "normal"})
-          EXPECT_EQ(disagreement(runner, problem, kind, 14), "");
+        for (const char* const kind : {"ascending", "normal"}) EXPECT_EQ(disagreement(runner, problem, kind, 14), "");
       }
 }
 

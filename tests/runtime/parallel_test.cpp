@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_for: every item once, at most the asked lanes, a lane never in two places at once.
+// parallel_for and parallel_for_groups: every item once, at most the asked lanes, a lane never in two places at once.
 #include "runtime/parallel.hpp"
 
 #include <gtest/gtest.h>
@@ -40,6 +40,43 @@ TEST(ParallelFor, EveryItemOnceWithinItsLanes) {
       }
     }
   }
+}
+
+TEST(ParallelForGroups, EveryItemOfEveryGroupOnce) {
+  struct alignas(64) Counter {
+    std::int64_t taken = 12345;  // whatever was there before
+  };
+  for (const int width : {1, 2, 7}) {
+    const auto executor = make_executor(width);
+    for (const std::int64_t groups : {0, 1, 2, 3, 40}) {
+      for (const std::int64_t each : {0, 1, 5, 300}) {
+        std::vector<Counter> counters(static_cast<std::size_t>(groups));
+        std::vector<std::atomic<int>> runs(static_cast<std::size_t>(groups * each));
+        const auto counter = [&](std::int64_t group) -> std::int64_t& {
+          return counters[static_cast<std::size_t>(group)].taken;
+        };
+        parallel_for_groups(*executor, 3, groups, each, counter, [&](int, std::int64_t group, std::int64_t item) {
+          runs[static_cast<std::size_t>(group * each + item)] += 1;
+        });
+        for (const auto& count : runs) EXPECT_EQ(count, 1);
+      }
+    }
+  }
+}
+
+TEST(ParallelForGroups, ALaneStaysWithAGroup) {
+  std::vector<std::int64_t> counters(3), order;
+  const auto alone = make_executor(1);
+  const auto counter = [&](std::int64_t group) -> std::int64_t& { return counters[static_cast<std::size_t>(group)]; };
+  parallel_for_groups(*alone, 3, 3, 2, counter,
+                      [&](int, std::int64_t group, std::int64_t item) { order.push_back(10 * group + item); });
+  EXPECT_EQ(order, (std::vector<std::int64_t>{0, 1, 10, 11, 20, 21}));
+  // Lanes that work one after another, the last first: it begins with a group of its own.
+  Backwards backwards;
+  order.clear();
+  parallel_for_groups(backwards, 3, 3, 1, counter,
+                      [&](int, std::int64_t group, std::int64_t) { order.push_back(group); });
+  EXPECT_EQ(order, (std::vector<std::int64_t>{2, 0, 1}));
 }
 
 TEST(ParallelFor, ALaneOwnsPlainMemory) {

@@ -370,25 +370,26 @@ void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t
     Carver carver(shared + index * head_bytes);
     return PackedHead(carver, problem, shape);
   };
+  const auto taken = [&](std::int64_t index) -> std::int64_t& { return *packed(index).taken; };
   constexpr std::int64_t portion = 16;  // blocks packed at a time
-  const std::int64_t portions = tiles_of(blocks, portion);
-  parallel_for(launch.executor, plan.lanes, count * portions, [&](int, std::int64_t index) {
-    const std::int64_t head = first + index / portions, from = index % portions * portion;
-    pack_blocks<Element>(launch, shape, head / problem.heads_kv, head % problem.heads_kv,
-                         {from, std::min(from + portion, blocks)}, packed(index / portions));
-  });
+  parallel_for_groups(launch.executor, plan.lanes, count, tiles_of(blocks, portion), taken,
+                      [&](int, std::int64_t index, std::int64_t part) {
+                        const std::int64_t head = first + index, from = part * portion;
+                        pack_blocks<Element>(launch, shape, head / problem.heads_kv, head % problem.heads_kv,
+                                             {from, std::min(from + portion, blocks)}, packed(index));
+                      });
 
   const std::int64_t tiles = tiles_of(problem.queries, plan.tile.queries), group = problem.group();
-  parallel_for(launch.executor, plan.lanes, count * group * tiles, [&](int lane, std::int64_t index) {
-    // The longest rows of a causal problem are the last ones: they go first.
-    const std::int64_t tile = tiles - 1 - index / (count * group), head = index % (count * group);
-    const std::int64_t kv = first + head / group, at = tile * plan.tile.queries;
-    Carver carver(shared + plan.shared_bytes + static_cast<std::size_t>(lane) * plan.lane_bytes);
-    TileScratch scratch(carver, shape, tiles_of(plan.tile.queries, shape.lanes));
-    const QueryTile rows{kv / problem.heads_kv, kv % problem.heads_kv * group + head % group, at,
-                         std::min(plan.tile.queries, problem.queries - at)};
-    TileWalk<Products, Element>(launch, shape, packed(head / group), rows, scratch).run();
-  });
+  parallel_for_groups(
+      launch.executor, plan.lanes, count, group * tiles, taken, [&](int lane, std::int64_t index, std::int64_t item) {
+        // The longest rows of a causal problem are the last ones: they go first.
+        const std::int64_t tile = tiles - 1 - item / group, kv = first + index, at = tile * plan.tile.queries;
+        Carver carver(shared + plan.shared_bytes + static_cast<std::size_t>(lane) * plan.lane_bytes);
+        TileScratch scratch(carver, shape, tiles_of(plan.tile.queries, shape.lanes));
+        const QueryTile rows{kv / problem.heads_kv, kv % problem.heads_kv * group + item % group, at,
+                             std::min(plan.tile.queries, problem.queries - at)};
+        TileWalk<Products, Element>(launch, shape, packed(index), rows, scratch).run();
+      });
 }
 
 template <class Products, class Element>

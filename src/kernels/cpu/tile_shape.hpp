@@ -80,15 +80,17 @@ struct TileStage {
   bool careful = false;  ///< and some value is not finite
 };
 
-/// The packed K and V of one kv head, and per block whether every value is finite.
+/// The packed K and V of one kv head, per block whether every value is finite, and how many of its items are taken.
 struct PackedHead {
   std::byte* k;
   std::byte* v;
   bool* finite;
+  std::int64_t* taken;
   PackedHead(Carver& carver, const Problem& problem, const TileShape& shape)
       : k(carver.take<std::byte>(tiles_of(problem.keys, shape.block) * shape.k_bytes())),
         v(carver.take<std::byte>(tiles_of(problem.keys, shape.block) * shape.v_bytes())),
-        finite(carver.take<bool>(tiles_of(problem.keys, shape.block))) {}
+        finite(carver.take<bool>(tiles_of(problem.keys, shape.block))),
+        taken(carver.take<std::int64_t>(1)) {}
 };
 
 /// One lane's scratch: the queries of a work item, and what a pipeline of three blocks needs.

@@ -14,7 +14,7 @@
 //
 // There is one block of scores, for the first-level cache's sake: a row of S(n+1) is not stored before that row of S(n)
 // is read. Where bases turn out to be stale after that, S(n) is made again. Work is done in two phases: K and V of some
-// kv heads are packed by all lanes, then their queries are attended.
+// kv heads are packed, then their queries are attended, and in both a lane stays with one head as long as it has work.
 // Source: Dao et al., "FlashAttention", 2022, algorithm 1, keys innermost.
 #pragma once
 

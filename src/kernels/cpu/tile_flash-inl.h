@@ -63,7 +63,7 @@ HWY_INLINE void full_step(Products& products, const TileShape& shape, const Tile
                           const std::uint32_t* p_before, float* s, TileWeights& weights) {
   if constexpr (Products::parts == 1) {
     constexpr TileShape known = Products::known_shape;
-    if (shape.is(known)) return interleave_evenly<how, known>(products, next, before, p_before, s, weights);
+    if (shape.is(known)) return interleave_evenly<how, known, 0>(products, next, before, p_before, s, weights, {});
   }
   interleave<how>(products, shape, next, before, p_before, s, weights);
 }
@@ -134,14 +134,41 @@ HWY_INLINE TileStage whole_stage(const TileShape& shape, TileQueries& queries, c
           block * shape.block};
 }
 
+/// Keys that the queries of an item meet after this stretch of blocks. They may have left the second-level cache, so
+/// that is asked for a share of them during every step: for all while 256 queries meet the stretch.
+struct LaterBlocks {
+  const std::byte* k = nullptr;  ///< packed; null: nothing to ask for
+  const std::byte* v = nullptr;
+  std::int64_t first_step = 0;  ///< the step of `block` is first_step + block
+  std::int64_t steps = 0;       ///< that have a share
+
+  /// Groups of queries in an item of 256: each asks for its share.
+  static constexpr std::int64_t groups(const TileShape& shape) { return 256 / shape.lanes; }
+
+  [[nodiscard]] HWY_INLINE LaterLines of_step(const TileShape& shape, std::int64_t block) const {
+    const std::int64_t step = std::min(first_step + block, steps - 1);
+    return {k + step * (shape.k_bytes() / groups(shape)), v + step * (shape.v_bytes() / groups(shape))};
+  }
+  /// Asks for a step's share in one go.
+  void ask(const TileShape& shape, std::int64_t block) const {
+    if (k == nullptr) return;
+    const LaterLines share = of_step(shape, block);
+    for (std::int64_t at = 0; at < shape.k_bytes() / groups(shape); at += tile_width)
+      _mm_prefetch(reinterpret_cast<const char*>(share.k + at), _MM_HINT_T1);
+    for (std::int64_t at = 0; at < shape.v_bytes() / groups(shape); at += tile_width)
+      _mm_prefetch(reinterpret_cast<const char*>(share.v + at), _MM_HINT_T1);
+  }
+};
+
 /// Steps for `blocks` of one group that sees every key of them and of the two blocks before, which are in the pipeline:
 /// products, weights and a look at their sums. What is the same for all of them stays in registers. Calls `between`
-/// once per step.
-template <class Products, class Between>
+/// once per step; `asks`: for lines of `later`, too.
+template <bool asks, class Products, class Between>
 void steady_steps(Products& products, const TileItem& item, const TileScratch& scratch, TileQueries& queries,
-                  const PackedHead& packed, const KeyRange& blocks, int turn, Between&& between) {
+                  const PackedHead& packed, const LaterBlocks& later, const KeyRange& blocks, int turn,
+                  Between&& between) {
   static constexpr TileShape shape = Products::known_shape;
-  constexpr int halves = Products::lanes / 16;
+  constexpr int halves = Products::lanes / 16, lines = asks ? halves : 0;
   const auto stage = [&](std::int64_t block) HWY_ATTR { return whole_stage(shape, queries, packed, block); };
   const auto start = [&]() HWY_ATTR {
     TileWeights fresh = start_weights(shape, {&queries}, scratch.s, nullptr, item.rule.to_log2(false));
@@ -154,8 +181,9 @@ void steady_steps(Products& products, const TileItem& item, const TileScratch& s
     products.tiles.fence();
     weights.p = scratch.p[turn];
     for (int half = 0; half < halves; ++half) weights.sum[half] = _mm512_setzero_ps();
-    interleave_evenly<Exponential::table, shape>(products, stage(block), stage(block - 2), scratch.p[turn ^ 1],
-                                                 scratch.s, weights);
+    interleave_evenly<Exponential::table, shape, lines>(products, stage(block), stage(block - 2), scratch.p[turn ^ 1],
+                                                        scratch.s, weights,
+                                                        asks ? later.of_step(shape, block) : LaterLines{});
     products.tiles.fence();
     std::uint32_t stale = 0;
     for (int half = 0; half < halves; ++half)
@@ -232,7 +260,10 @@ class TileWalk {
     }
     for (std::int64_t from = blocks.first; from < blocks.last; from += stretch) {
       const KeyRange these{from, std::min(from + stretch, blocks.last)};
-      for (std::int64_t group = 0; group < groups; ++group) meet_stretch(group, these, from == blocks.first);
+      for (std::int64_t group = 0; group < groups; ++group) {
+        later_ = later_blocks(blocks, these, group);
+        meet_stretch(group, these, from == blocks.first);
+      }
     }
     for (int drain = 0; drain < 2; ++drain) {
       stages_[next_] = {};
@@ -250,6 +281,17 @@ class TileWalk {
     return std::clamp<std::int64_t>(tile_.first + tile_.count - query(group), 0, shape_.lanes);
   }
   [[nodiscard]] Rows<const Element> q() const { return rows_of<Element>(launch_.inputs.q, tile_.batch, tile_.head); }
+
+  /// What `group` asks for while it meets `these` of `all` blocks, where they do not fit the second-level cache. After
+  /// the last stretch comes the first one, for the next item of the head.
+  [[nodiscard]] LaterBlocks later_blocks(const KeyRange& all, const KeyRange& these, std::int64_t group) const {
+    const std::int64_t stretch = shape_.stretch();
+    if (all.size() <= 2 * stretch) return {};
+    const std::int64_t first = these.last < all.last ? these.last : all.first;
+    const std::int64_t count = std::min(stretch, all.last - first);
+    return {packed_.k + first * k_bytes_, packed_.v + first * v_bytes_, group * these.size() - these.first,
+            count * LaterBlocks::groups(shape_)};
+  }
 
   void start(std::int64_t group) {
     start_queries(shape_, item_, q(), problem_.head_dim, group, scratch_.queries[group]);
@@ -272,6 +314,7 @@ class TileWalk {
       const KeyRange steady{block, steady_until(group, block, blocks)};
       if (steady.empty()) {
         ask();
+        later_.ask(shape_, block);
         meet(group, block++);
       } else {
         meet_steadily(group, steady, ask);
@@ -295,7 +338,10 @@ class TileWalk {
   void meet_steadily(std::int64_t group, const KeyRange& blocks, Between&& between) {
     if constexpr (Products::parts == 1) {
       TileQueries& queries = scratch_.queries[group];
-      steady_steps(products_, item_, scratch_, queries, packed_, blocks, turn_, between);
+      const auto steps = [&]<bool asks>() HWY_ATTR {
+        steady_steps<asks>(products_, item_, scratch_, queries, packed_, later_, blocks, turn_, between);
+      };
+      later_.k != nullptr ? steps.template operator()<true>() : steps.template operator()<false>();
       turn_ = (turn_ + blocks.size()) % 2;
       stages_[now()] = whole_stage(shape_, queries, packed_, blocks.last - 1);
       stages_[before()] = whole_stage(shape_, queries, packed_, blocks.last - 2);
@@ -337,6 +383,7 @@ class TileWalk {
   TileStage stages_[3];  ///< next, now and before, in turn
   int next_ = 0;
   int turn_ = 0;
+  LaterBlocks later_;
   KeyRange whole_;  ///< keys that every query of the group sees, as classify() has it
 };
 

@@ -47,13 +47,25 @@ struct WeightsBeside {
   }
 };
 
-/// The same where a constant share comes out even.
-template <Exponential how, int parts, int lanes, int share>
+/// Lines that the second-level cache is asked for, `count` at each stop.
+template <int count>
+struct LinesBeside {
+  const std::byte* line = nullptr;
+  HWY_INLINE void some() {
+    for (int turn = 0; turn < count; ++turn, line += tile_width)
+      _mm_prefetch(reinterpret_cast<const char*>(line), _MM_HINT_T1);
+  }
+};
+
+/// The same where a constant share comes out even, and `lines` of what comes later.
+template <Exponential how, int parts, int lanes, int share, int lines>
 struct EvenWeightsBeside {
   TileWeights weights;
+  LinesBeside<lines> later = {};
   std::int64_t next = 0;
 
   HWY_INLINE void some() {
+    later.some();
     for (int turn = 0; turn < share; ++turn, ++next)
       for (int half = 0; half < lanes / 16; ++half) weigh_pair<how, parts, lanes>(weights, next, half);
   }
@@ -305,15 +317,23 @@ HWY_INLINE void interleave(Products& products, const TileShape& shape, const Til
   take_sums<lanes>(beside.weights, weights);
 }
 
-/// The same for a constant shape whose shares come out even.
-template <Exponential how, TileShape shape, class Products>
+/// Packed K and V that memory is asked for during a step, from here on.
+struct LaterLines {
+  const std::byte* k = nullptr;
+  const std::byte* v = nullptr;
+};
+
+/// The same for a constant shape whose shares come out even, asking for `lines` of `later` at each stop.
+template <Exponential how, TileShape shape, int lines, class Products>
 HWY_INLINE void interleave_evenly(Products& products, const TileStage& next, const TileStage& before,
-                                  const std::uint32_t* p, float* s, TileWeights& weights) {
+                                  const std::uint32_t* p, float* s, TileWeights& weights, const LaterLines& later) {
   constexpr std::int64_t stops = Products::value_stops(shape), share = shape.block / 4 / stops;
   static_assert(stops == Products::score_stops(shape) && share * stops * 4 == shape.block);
   constexpr int lanes = Products::lanes;
-  EvenWeightsBeside<how, Products::parts, lanes, static_cast<int>(share)> beside{running<lanes>(weights)};
+  EvenWeightsBeside<how, Products::parts, lanes, static_cast<int>(share), lines> beside{running<lanes>(weights)};
+  beside.later.line = later.v;
   products.add_values(shape, before, p, beside);
+  beside.later.line = later.k;
   products.make_scores(shape, next, s, beside);
   take_sums<lanes>(beside.weights, weights);
 }

@@ -46,16 +46,31 @@ TEST(LongRows, AreRightWhateverTheWidths) {
 }
 
 /// Blocks that every query sees follow one another in a loop of their own in cpu.amx, at the widths that most heads
-/// have; a window begins and a causal mask ends it, and a rising maximum leaves its bases behind.
+/// have; a window begins and a causal mask ends it, and a rising maximum leaves its bases behind. The last one's keys
+/// are more than the second-level cache is taken to hold.
 TEST(LongRows, AreRightBlockAfterBlock) {
   for (const Runner& runner : catalogue_runners())
     for (const DType dtype : dtypes_of(runner))
-      for (const char* const line : {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k1900 d128 f32",
-                                     "b1 h1 q150 k900 d64 f32 causal w400,-", "b1 h1 q40 k700 d128 f32 causal"}) {
+      for (const char* const line :
+           {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k1900 d128 f32", "b1 h1 q150 k900 d64 f32 causal w400,-",
+            "b1 h1 q40 k700 d128 f32 causal", "b1 h1 q20 k4300 d128 f32"}) {
         Problem problem = parse_problem(line).value();
         problem.dtype = dtype;
         if (!admits(runner.domain(), problem)) continue;
         for (const char* const kind : {"ascending", "normal"}) EXPECT_EQ(disagreement(runner, problem, kind, 14), "");
+      }
+}
+
+/// cpu.flash takes more queries to a tile where it converts their keys, and still cuts and masks each of them by
+/// itself.
+TEST(LongRows, AreRightInLongTilesOfQueries) {
+  for (const Runner& runner : catalogue_runners())
+    for (const DType dtype : dtypes_of(runner))
+      for (const char* const line : {"b1 h1 q1101 k130 d24 f32", "b1 h2/1 q705 k700 d40/72 f32 causal w90,-"}) {
+        Problem problem = parse_problem(line).value();
+        problem.dtype = dtype;
+        if (!admits(runner.domain(), problem)) continue;
+        EXPECT_EQ(disagreement(runner, problem, "normal", 15), "");
       }
 }
 

@@ -66,7 +66,7 @@ TEST(LongRows, AreRightBlockAfterBlock) {
 TEST(LongRows, AreRightInLongTilesOfQueries) {
   for (const Runner& runner : catalogue_runners())
     for (const DType dtype : dtypes_of(runner))
-      for (const char* const line : {"b1 h1 q1101 k130 d24 f32", "b1 h2/1 q705 k700 d40/72 f32 causal w90,-"}) {
+      for (const char* const line : {"b1 h1 q2101 k70 d24 f32", "b1 h2/1 q705 k700 d40/72 f32 causal w90,-"}) {
         Problem problem = parse_problem(line).value();
         problem.dtype = dtype;
         if (!admits(runner.domain(), problem)) continue;

@@ -411,14 +411,17 @@ void run_flash(const Launch& launch) { version_for(HWY_DISPATCH_TABLE(flash_any)
 // 64 float queries are two groups of two 64-byte vectors, or more groups of narrower ones: half types are converted
 // once for all of them.
 /// K and V of half types are converted once for all queries of a tile, so there are more of these: as long as their Q
-/// and O take no more than 128 KB and a sequence has four tiles.
+/// and O take no more than 128 KB, and a sequence has four tiles of 128 or eight of 256, since threads may have nothing
+/// else.
 Tile flash_tile(const Problem& problem, const Machine& /*machine*/) {
   const auto real = static_cast<std::int64_t>(real_bytes(problem));
   Tile tile{256 / real, 64};
   if (size_of(problem.dtype) == real) return tile;
   const std::int64_t row_bytes = (problem.head_dim + problem.value_dim) * real;
-  const std::int64_t most = std::min<std::int64_t>((128 << 10) / std::max<std::int64_t>(row_bytes, 1), 256);
-  while (2 * tile.queries <= std::min(most, problem.queries / 4)) tile.queries *= 2;
+  for (const std::int64_t queries : {128, 256}) {
+    const bool fits = queries * row_bytes <= 128 << 10;
+    if (fits && problem.queries >= queries * queries / 32) tile.queries = queries;
+  }
   return tile;
 }
 

@@ -45,15 +45,15 @@ TEST(LongRows, AreRightWhateverTheWidths) {
     }
 }
 
-/// Blocks that every query sees follow one another in a loop of their own in cpu.amx, at the widths that most heads
-/// have; a window begins and a causal mask ends it, and a rising maximum leaves its bases behind. The last one's keys
-/// are more than the second-level cache is taken to hold.
+/// Blocks that every query sees follow one another in a loop of their own in cpu.amx, or are long, by the widths of
+/// heads; a window begins and a causal mask ends them, in their middle, too, and a rising maximum leaves its bases
+/// behind. The last one's keys are more than the second-level cache is taken to hold.
 TEST(LongRows, AreRightBlockAfterBlock) {
   for (const Runner& runner : catalogue_runners())
     for (const DType dtype : dtypes_of(runner))
-      for (const char* const line :
-           {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k1900 d128 f32", "b1 h1 q150 k900 d64 f32 causal w400,-",
-            "b1 h1 q40 k700 d128 f32 causal", "b1 h1 q20 k4300 d128 f32"}) {
+      for (const char* const line : {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k2500 d64 f32", "b1 h1 q20 k1900 d128 f32",
+                                     "b1 h1 q150 k900 d64 f32 causal w400,-", "b1 h1 q40 k700 d128 f32 causal",
+                                     "b1 h1 q70 k900 d96/72 f32 w130,70", "b1 h1 q20 k4300 d128 f32"}) {
         Problem problem = parse_problem(line).value();
         problem.dtype = dtype;
         if (!admits(runner.domain(), problem)) continue;

@@ -37,6 +37,7 @@ const std::vector<std::string> lines_with_dead_keys{
     "b3 h2 q1 k130 d64 f32 causal cap5 alibi lens",
     "b1 h1 q4 k300 d40 f32 w20,0 alibi:distance",
     "b3 h2/1 q3 k19 d128 f32 lens bshd",
+    "b2 h1 q40 k330 d96 f32 causal w100,- lens",
 };
 
 void overwrite(Scenario& scenario, HostTensor Scenario::*tensor, double junk) {
@@ -69,13 +70,14 @@ const std::vector<std::string> lines_with_partly_hidden_keys{
     "b1 h4/2 q12 k150 d64 f32 causal w30,- cap5",
     "b2 h2 q5 k70 d8/24 f32 causal alibi lens",
     "b1 h2 q70 k70 d24 f32 causal w9,0",
+    "b1 h1 q40 k330 d80 f32 causal w100,-",
 };
 
-/// Keys to poison: the first and last, and both sides of the widths that tiles and vectors have.
+/// Keys to poison: the first and last ones, and both sides of the widths that tiles and vectors have.
 std::vector<std::int64_t> keys_to_poison(const Problem& problem) {
   std::vector<std::int64_t> keys;
   for (const std::int64_t key : {std::int64_t{0}, std::int64_t{7}, std::int64_t{16}, std::int64_t{63}, std::int64_t{64},
-                                 problem.keys - 2, problem.keys - 1})
+                                 problem.keys - 60, problem.keys - 2, problem.keys - 1})
     if (key < problem.keys && (keys.empty() || key > keys.back())) keys.push_back(key);
   return keys;
 }

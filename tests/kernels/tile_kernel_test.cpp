@@ -25,11 +25,9 @@ std::uint16_t weight_by_table(float x, bool& off) {
   std::fill_n(scores, 16, -8.0f);
   std::fill_n(scores + 16, 16, x);
   TileWeights weights{};
-  weights.s = scores;
-  weights.p = pairs;
   weights.scale = _mm512_set1_ps(1);
   start_table(weights, 0);
-  weigh_pair_by_table<clamped, 16>(weights, 0, 0);
+  weigh_pair_by_table<clamped, 16>(weights, scores, pairs, 0);
   off = off_the_table(weights, 0) != 0;
   return static_cast<std::uint16_t>(pairs[0] >> 16);
 }

@@ -14,12 +14,11 @@ namespace fresnel::cpu {
 
 void run_amx(const Launch& launch) { tile_flash<HardwareTiles>(launch); }
 
-/// Keys of a block: 64, so that what a step touches stays near the first-level cache, or 128 where that makes a deep
-/// shape and neither a mask nor a short sequence wastes them.
+/// Keys of a block. Narrow: 64, so that what a step touches stays near the first-level cache. Wide: 256, so that O is
+/// loaded and stored seldom, or 128 for numbers in two parts.
 std::int64_t amx_block(const Problem& problem) {
-  const Options& options = problem.options;
-  const bool masked = options.causal || options.window_size_left || options.window_size_right || problem.seqlens_k;
-  return !masked && problem.keys >= 1024 && TileShape(problem, 128).deep() ? 128 : 64;
+  if (problem.dtype == DType::f16) return 128;
+  return TileShape(problem, 64).narrow() ? 64 : 256;
 }
 
 /// Up to 256 queries (and 192 KB of them) share K and V in the second-level cache; a short sequence is cut into eight

@@ -5,198 +5,19 @@
 //
 //     S^T [keys][queries] = K Q^T        O^T [Dv][queries] += V^T P^T
 //
-// The unit and the vector units work at the same time, on three blocks in a row. A step issues the products of the
-// block before with its values, then those of the next block's scores, and between them, a few rows at a time, turns
-// the scores of the block in the middle into weights:
-//
-//     tile unit    O += P(n-1) V(n-1)  . . .  S(n+1) = K(n+1) Q
-//     vectors        P(n) from S(n)  . . . . . . . . . . . .
-//
-// There is one block of scores, for the first-level cache's sake: a row of S(n+1) is not stored before that row of S(n)
-// is read. Where bases turn out to be stale after that, S(n) is made again. Work is done in two phases: K and V of some
-// kv heads are packed, then their queries are attended, and in both a lane stays with one head as long as it has work.
-// Source: Dao et al., "FlashAttention", 2022, algorithm 1, keys innermost.
+// Work is done in two phases: K and V of some kv heads are packed, then their queries are attended, and in both a lane
+// stays with one head as long as it has work. How tiles and vectors share a block is the order's: tile_narrow-inl.h
+// and tile_wide-inl.h. Source: Dao et al., "FlashAttention", 2022, algorithm 1, keys innermost.
 #pragma once
 
 #include "kernels/cpu/cpu.hpp"
-#include "kernels/cpu/tile_products-inl.h"
+#include "kernels/cpu/tile_narrow-inl.h"
+#include "kernels/cpu/tile_wide-inl.h"
 #include "runtime/parallel.hpp"
 #include "walk/walk.hpp"
 
 HWY_PUSH_ATTRIBUTES("avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi")
 namespace fresnel::cpu {
-
-/// What a work item is, once for all of its steps.
-struct TileItem {
-  TileRule rule;
-  Mask mask;
-  std::int64_t first_query = 0, count = 0;
-
-  /// The block's scores where a plain scale is not all there is to them.
-  void finish(const TileShape& shape, const TileStage& stage, const TileScratch& scratch, float* scores) const {
-    const std::int64_t group = stage.queries - scratch.queries;
-    if (stage.edge || !rule.plain()) finish_block(shape, rule, first_query + group * shape.lanes, stage, scores);
-  }
-};
-
-/// The scores of a block made a second time, for lanes whose base turned out to be stale, and weighed again.
-template <class Products>
-void settle_again(Products& products, const TileShape& shape, const TileItem& item, const TileScratch& scratch,
-                  const TileStage& now, std::uint32_t fresh, TileWeights& weights) {
-  NothingBeside nothing;
-  products.make_scores(shape, now, scratch.s_again, nothing);
-  products.put_down(shape);
-  item.finish(shape, now, scratch, scratch.s_again);
-  weights.s = scratch.s_again;
-  constexpr int parts = Products::parts, lanes = Products::lanes;
-  for (int half = 0; half < shape.halves(); ++half) {
-    const __mmask16 off = parts == 1 ? off_the_table(weights, half) : 0;
-    const auto stale = static_cast<__mmask16>(unsettled(weights.sum[half], fresh, half) & ~off);
-    if ((stale | off) != 0) weigh_again<parts, lanes>(shape, weights, *now.queries, half, stale, off);
-    add_sums(*now.queries, weights.sum[half], half);
-  }
-}
-
-/// The products of a step where all three stages are there, and the weights between them.
-template <Exponential how, class Products>
-HWY_INLINE void full_step(Products& products, const TileShape& shape, const TileStage& next, const TileStage& before,
-                          const std::uint32_t* p_before, float* s, TileWeights& weights) {
-  if constexpr (Products::parts == 1) {
-    constexpr TileShape known = Products::known_shape;
-    if (shape.is(known)) return interleave_evenly<how, known, 0>(products, next, before, p_before, s, weights, {});
-  }
-  interleave<how>(products, shape, next, before, p_before, s, weights);
-}
-
-/// Calls step.operator()<how>() for the exponential of a block.
-template <int parts, class Step>
-HWY_INLINE void with_exponential(const TileStage& stage, Step&& step) {
-  if constexpr (parts == 2) {
-    step.template operator()<Exponential::polynomial>();
-  } else if (stage.edge) {
-    step.template operator()<Exponential::clamped_table>();
-  } else {
-    step.template operator()<Exponential::table>();
-  }
-}
-
-/// One step of the pipeline; stages without queries are not there. `turn` says which block of weights is the middle's.
-template <class Products>
-void tile_step(Products& products, const TileShape& shape, const TileItem& item, const TileScratch& scratch, int turn,
-               const TileStage& next, TileStage& now, const TileStage& before) {
-  constexpr int parts = Products::parts, lanes = Products::lanes;
-  products.tiles.fence();
-  const std::uint32_t* const p_before = scratch.p[turn ^ 1];
-  TileWeights weights;
-  std::uint32_t fresh = 0;
-  if (now.queries != nullptr) {
-    item.finish(shape, now, scratch, scratch.s);
-    weights = start_weights(shape, now, scratch.s, scratch.p[turn], item.rule.to_log2(!item.rule.plain()));
-    if (now.queries->anchored != shape.all_lanes()) fresh = anchor(shape, weights, *now.queries);
-    for (int half = 0; half < lanes / 16; ++half) start_table(weights, half);
-  }
-  if (now.queries != nullptr && next.queries != nullptr && before.queries != nullptr) {
-    with_exponential<parts>(now, [&]<Exponential how>() HWY_ATTR {
-      full_step<how>(products, shape, next, before, p_before, scratch.s, weights);
-    });
-  } else {  // the pipeline fills or drains
-    NothingBeside nothing;
-    if (before.queries != nullptr) products.add_values(shape, before, p_before, nothing);
-    products.tiles.fence();
-    if (now.queries != nullptr)
-      with_exponential<parts>(
-          now, [&]<Exponential how>() HWY_ATTR { weigh_block<how, parts, lanes>(weights, shape.block); });
-    products.tiles.fence();
-    if (next.queries != nullptr) products.make_scores(shape, next, scratch.s, nothing);
-  }
-  products.tiles.fence();
-  if (now.queries == nullptr) return;
-  std::uint32_t stale = 0;
-  for (int half = 0; half < lanes / 16; ++half)
-    stale |= unsettled(weights.sum[half], fresh, half) | (parts == 1 ? off_the_table(weights, half) : 0);
-  if (stale != 0) {
-    TileWeights again = weights;  // a copy, so that what the products leave to the vectors can live in registers
-    settle_again(products, shape, item, scratch, now, fresh, again);
-  } else {
-    for (int half = 0; half < lanes / 16; ++half) add_sums(*now.queries, weights.sum[half], half);
-  }
-  if (now.careful) {
-    products.put_down(shape);
-    add_by_hand(shape, now, scratch.p[turn]);
-    now.v = now.clean;
-  }
-}
-
-/// A block that all of these queries see.
-HWY_INLINE TileStage whole_stage(const TileShape& shape, TileQueries& queries, const PackedHead& packed,
-                                 std::int64_t block) {
-  return {&queries, packed.k + block * shape.k_bytes(), packed.v + block * shape.v_bytes(), nullptr,
-          block * shape.block};
-}
-
-/// Keys that the queries of an item meet after this stretch of blocks. They may have left the second-level cache, so
-/// that is asked for a share of them during every step: for all while 256 queries meet the stretch.
-struct LaterBlocks {
-  const std::byte* k = nullptr;  ///< packed; null: nothing to ask for
-  const std::byte* v = nullptr;
-  std::int64_t first_step = 0;  ///< the step of `block` is first_step + block
-  std::int64_t steps = 0;       ///< that have a share
-
-  /// Groups of queries in an item of 256: each asks for its share.
-  static constexpr std::int64_t groups(const TileShape& shape) { return 256 / shape.lanes; }
-
-  [[nodiscard]] HWY_INLINE LaterLines of_step(const TileShape& shape, std::int64_t block) const {
-    const std::int64_t step = std::min(first_step + block, steps - 1);
-    return {k + step * (shape.k_bytes() / groups(shape)), v + step * (shape.v_bytes() / groups(shape))};
-  }
-  /// Asks for a step's share in one go.
-  void ask(const TileShape& shape, std::int64_t block) const {
-    if (k == nullptr) return;
-    const LaterLines share = of_step(shape, block);
-    for (std::int64_t at = 0; at < shape.k_bytes() / groups(shape); at += tile_width)
-      _mm_prefetch(reinterpret_cast<const char*>(share.k + at), _MM_HINT_T1);
-    for (std::int64_t at = 0; at < shape.v_bytes() / groups(shape); at += tile_width)
-      _mm_prefetch(reinterpret_cast<const char*>(share.v + at), _MM_HINT_T1);
-  }
-};
-
-/// Steps for `blocks` of one group that sees every key of them and of the two blocks before, which are in the pipeline:
-/// products, weights and a look at their sums. What is the same for all of them stays in registers. Calls `between`
-/// once per step; `asks`: for lines of `later`, too.
-template <bool asks, class Products, class Between>
-void steady_steps(Products& products, const TileItem& item, const TileScratch& scratch, TileQueries& queries,
-                  const PackedHead& packed, const LaterBlocks& later, const KeyRange& blocks, int turn,
-                  Between&& between) {
-  static constexpr TileShape shape = Products::known_shape;
-  constexpr int halves = Products::lanes / 16, lines = asks ? halves : 0;
-  const auto stage = [&](std::int64_t block) HWY_ATTR { return whole_stage(shape, queries, packed, block); };
-  const auto start = [&]() HWY_ATTR {
-    TileWeights fresh = start_weights(shape, {&queries}, scratch.s, nullptr, item.rule.to_log2(false));
-    for (int half = 0; half < halves; ++half) start_table(fresh, half);
-    return fresh;
-  };
-  TileWeights weights = start();
-  for (std::int64_t block = blocks.first; block < blocks.last; ++block, turn ^= 1) {
-    between();
-    products.tiles.fence();
-    weights.p = scratch.p[turn];
-    for (int half = 0; half < halves; ++half) weights.sum[half] = _mm512_setzero_ps();
-    interleave_evenly<Exponential::table, shape, lines>(products, stage(block), stage(block - 2), scratch.p[turn ^ 1],
-                                                        scratch.s, weights,
-                                                        asks ? later.of_step(shape, block) : LaterLines{});
-    products.tiles.fence();
-    std::uint32_t stale = 0;
-    for (int half = 0; half < halves; ++half)
-      stale |= unsettled(weights.sum[half], 0, half) | off_the_table(weights, half);
-    if (stale != 0) {
-      TileWeights again = weights;
-      settle_again(products, shape, item, scratch, stage(block - 1), 0, again);
-      weights = start();
-    } else {
-      for (int half = 0; half < halves; ++half) add_sums(queries, weights.sum[half], half);
-    }
-  }
-}
 
 /// Queries of `group` enter: Q packed, an empty state, and each lane's visible keys.
 template <class Element>
@@ -205,15 +26,18 @@ void start_queries(const TileShape& shape, const TileItem& item, Rows<const Elem
   const std::int64_t first = item.first_query + group * shape.lanes;
   const std::int64_t count = std::min(shape.lanes, item.count - group * shape.lanes);
   pack_queries(shape, q, first, count, head_dim, to.q);
-  std::fill_n(to.o, shape.o_floats(), 0.0f);
   std::fill_n(to.base, shape.lanes, 0.0f);
   std::fill_n(to.l, shape.lanes, 0.0f);
   to.anchored = 0;
-  for (std::int64_t lane = 0; lane < shape.lanes; ++lane) {
-    const KeyRange seen = item.mask.range(first + std::min(lane, count - 1));
-    to.first[lane] = static_cast<std::int32_t>(seen.empty() ? 0 : seen.first);
-    to.last[lane] = static_cast<std::int32_t>(seen.empty() ? 0 : seen.last);
-  }
+  to.begun = false;
+  const auto see = [&](std::int64_t lane, std::int64_t lanes, const KeyRange& seen) {
+    std::fill_n(to.first + lane, lanes, static_cast<std::int32_t>(seen.empty() ? 0 : seen.first));
+    std::fill_n(to.last + lane, lanes, static_cast<std::int32_t>(seen.empty() ? 0 : seen.last));
+  };
+  const KeyRange upper = item.mask.range(first);
+  if (upper == item.mask.range(first + count - 1)) return see(0, shape.lanes, upper);
+  for (std::int64_t lane = 0; lane < shape.lanes; ++lane)
+    see(lane, 1, item.mask.range(first + std::min(lane, count - 1)));
 }
 
 /// Queries leave: o = O / l, lse = (base + log2 l) ln 2.
@@ -222,7 +46,8 @@ void finish_queries(const Launch& launch, const TileShape& shape, const TileItem
                     std::int64_t group, TileScratch& scratch) {
   const std::int64_t first = item.first_query + group * shape.lanes, value_dim = launch.plan.problem.value_dim;
   const std::int64_t count = std::min(shape.lanes, item.count - group * shape.lanes);
-  const TileQueries& from = scratch.queries[group];
+  TileQueries& from = scratch.queries[group];
+  from.begin(shape);
   const auto out = rows_of<Element>(launch.outputs.o, tile.batch, tile.head);
   for (std::int64_t lane = 0; lane < shape.lanes; ++lane)
     scratch.factor[lane] = from.first[lane] < from.last[lane] ? 1 / from.l[lane] : 0;
@@ -237,13 +62,19 @@ void finish_queries(const Launch& launch, const TileShape& shape, const TileItem
   }
 }
 
-/// The steps of one item: its groups of queries against stretches of blocks.
-template <class Products, class Element>
+/// One item: its groups of queries against stretches of blocks.
+template <class Order, class Element>
 class TileWalk {
  public:
   TileWalk(const Launch& launch, const TileShape& shape, const PackedHead& packed, const QueryTile& tile,
            TileScratch& scratch)
-      : launch_(launch), problem_(launch.plan.problem), shape_(shape), packed_(packed), tile_(tile), scratch_(scratch) {
+      : launch_(launch),
+        problem_(launch.plan.problem),
+        shape_(shape),
+        packed_(packed),
+        tile_(tile),
+        scratch_(scratch),
+        order_(shape, item_, scratch) {
     item_.mask = mask_of(problem_, live_keys(problem_, launch.inputs, tile.batch));
     item_.rule = {score_rule<float>(problem_, launch.inputs, tile.batch, tile.head), item_.mask.offset};
     item_.first_query = tile.first;
@@ -265,12 +96,7 @@ class TileWalk {
         meet_stretch(group, these, from == blocks.first);
       }
     }
-    for (int drain = 0; drain < 2; ++drain) {
-      stages_[next_] = {};
-      advance();
-    }
-    products_.put_down(shape_);
-    products_.tiles.fence();
+    order_.finish();
     for (std::int64_t group = 0; group < groups; ++group)
       finish_queries<Element>(launch_, shape_, item_, tile_, group, scratch_);
   }
@@ -297,15 +123,17 @@ class TileWalk {
     start_queries(shape_, item_, q(), problem_.head_dim, group, scratch_.queries[group]);
   }
 
-  /// One group's steps. The first time, memory is asked for the rows of O that it will write and for the next Q.
+  /// One group's blocks. The first time, memory is asked for the rows of O that it will write and for the next Q.
   void meet_stretch(std::int64_t group, const KeyRange& blocks, bool first_time) {
     if (first_time) start(group);
     const KeyRange upper = item_.mask.range(query(group)), lower = item_.mask.range(query(group) + count(group) - 1);
+    seen_ = {upper.first, lower.last};
     whole_ = upper.empty() || lower.empty() ? KeyRange{} : KeyRange{lower.first, upper.last};
     const auto out = rows_of<Element>(launch_.outputs.o, tile_.batch, tile_.head);
-    RowsAhead<Element, true> o(out, query(group), first_time ? count(group) : 0, problem_.value_dim);
-    RowsAhead<const Element, false> next(q(), query(group + 1), first_time ? count(group + 1) : 0, problem_.head_dim);
-    const std::int64_t o_share = tiles_of(o.rest(), blocks.size()), q_share = tiles_of(next.rest(), blocks.size());
+    RowsAhead<Element> o(out, query(group), first_time ? count(group) : 0, problem_.value_dim);
+    RowsAhead<const Element> next(q(), query(group + 1), first_time ? count(group + 1) : 0, problem_.head_dim);
+    const std::int64_t stops = calls(blocks), o_share = tiles_of(o.rest(), stops),
+                       q_share = tiles_of(next.rest(), stops);
     const auto ask = [&] {
       o.some(o_share);
       next.some(q_share);
@@ -313,9 +141,7 @@ class TileWalk {
     for (std::int64_t block = blocks.first; block < blocks.last;) {
       const KeyRange steady{block, steady_until(group, block, blocks)};
       if (steady.empty()) {
-        ask();
-        later_.ask(shape_, block);
-        meet(group, block++);
+        meet(group, block++, ask);
       } else {
         meet_steadily(group, steady, ask);
         block = steady.last;
@@ -323,53 +149,64 @@ class TileWalk {
     }
   }
 
-  /// The last of `blocks` up to which steady_steps may go from `block` on; `block` itself if it may not.
+  /// The last of `blocks` up to which the order may take many at a time from `block` on; `block` itself if it may not.
   [[nodiscard]] std::int64_t steady_until(std::int64_t group, std::int64_t block, const KeyRange& blocks) const {
-    if constexpr (Products::parts == 1) {
-      const bool plain = shape_.is(Products::known_shape) && item_.rule.plain();
-      const bool anchored = scratch_.queries[group].anchored == shape_.all_lanes();
+    if constexpr (Order::steady) {
       const std::int64_t first_whole = std::max(blocks.first, tiles_of(whole_.first, shape_.block));
-      if (plain && anchored && block - 2 >= first_whole) return std::min(blocks.last, whole_.last / shape_.block);
+      if (order_.may_be_steady(scratch_.queries[group]) && block - 2 >= first_whole)
+        return std::min(blocks.last, whole_.last / shape_.block);
     }
     return block;
   }
 
   template <class Between>
   void meet_steadily(std::int64_t group, const KeyRange& blocks, Between&& between) {
-    if constexpr (Products::parts == 1) {
+    if constexpr (Order::steady) {
       TileQueries& queries = scratch_.queries[group];
-      const auto steps = [&]<bool asks>() HWY_ATTR {
-        steady_steps<asks>(products_, item_, scratch_, queries, packed_, later_, blocks, turn_, between);
-      };
-      later_.k != nullptr ? steps.template operator()<true>() : steps.template operator()<false>();
-      turn_ = (turn_ + blocks.size()) % 2;
-      stages_[now()] = whole_stage(shape_, queries, packed_, blocks.last - 1);
-      stages_[before()] = whole_stage(shape_, queries, packed_, blocks.last - 2);
+      const auto stage_of = [&](std::int64_t block) HWY_ATTR { return whole_stage(queries, block); };
+      later_.k != nullptr ? order_.template attend_steadily<true>(queries, later_, blocks, stage_of, between)
+                          : order_.template attend_steadily<false>(queries, later_, blocks, stage_of, between);
     }
   }
 
-  void meet(std::int64_t group, std::int64_t block) {
-    const std::int64_t first = block * shape_.block, there = std::min(shape_.block, item_.mask.keys - first);
-    const bool whole = first >= whole_.first && first + shape_.block <= whole_.last;
-    const TileClass kind = whole ? TileClass::full : classify(item_.mask, query(group), count(group), first, there);
-    if (kind == TileClass::skip) return;
-    TileStage& next = stages_[next_];
-    next = {&scratch_.queries[group], packed_.k + block * k_bytes_, packed_.v + block * v_bytes_, scratch_.clean[turn_],
-            first};
-    next.edge = kind == TileClass::edge || there < shape_.block;
-    next.careful = next.edge && !packed_.finite[block];
-    advance();
+  /// A block that all of these queries see.
+  [[nodiscard]] HWY_INLINE TileStage whole_stage(TileQueries& queries, std::int64_t block) const {
+    const std::int64_t first = block * shape_.block;
+    return {&queries, packed_.k + block * k_bytes_, packed_.v + block * v_bytes_, nullptr,
+            first,    shape_.key_steps(),           {first, first + shape_.block}};
   }
 
-  /// The block in stages_[next_] enters the pipeline.
-  void advance() {
-    tile_step(products_, shape_, item_, scratch_, turn_, stages_[next_], stages_[now()], stages_[before()]);
-    next_ = before();
-    turn_ ^= 1;
+  /// How often an order calls back while the group meets these blocks: once per block, or once per step that it sees.
+  [[nodiscard]] std::int64_t calls(const KeyRange& blocks) const {
+    if constexpr (Order::steady) return blocks.size();
+    const KeyRange seen{std::max(seen_.first, blocks.first * shape_.block),
+                        std::min(seen_.last, blocks.last * shape_.block)};
+    return std::max<std::int64_t>(tiles_of(seen.size(), product_depth), 1);
   }
 
-  [[nodiscard]] int now() const { return next_ == 0 ? 2 : next_ - 1; }
-  [[nodiscard]] int before() const { return next_ == 2 ? 0 : next_ + 1; }
+  template <class Between>
+  void meet(std::int64_t group, std::int64_t block, Between&& between) {
+    const std::int64_t start = block * shape_.block, granule = shape_.granule();
+    const KeyRange seen{std::max(seen_.first, start), std::min(seen_.last, start + shape_.block)};
+    if (seen.empty()) return;
+    TileStage stage;
+    stage.queries = &scratch_.queries[group];
+    stage.first_key = seen.first / granule * granule;
+    stage.steps = shape_.whole_granules(seen.last - stage.first_key) / product_depth;
+    const std::int64_t steps_in = (stage.first_key - start) / product_depth;
+    stage.k = packed_.k + block * k_bytes_ + steps_in * (k_bytes_ / shape_.key_steps());
+    stage.v = packed_.v + block * v_bytes_ + steps_in * shape_.parts * tile_bytes;
+    stage.clean = order_.clean();
+    stage.whole = whole_;
+    stage.careful = stage.edge() && !packed_.finite[block];
+    if constexpr (Order::steady) {
+      between();
+      later_.ask(shape_, block);
+      order_.attend(stage);
+    } else {
+      order_.attend(stage, later_.k != nullptr ? later_.of_block(shape_, block) : LaterLines{}, between);
+    }
+  }
 
   const Launch& launch_;
   const Problem& problem_;
@@ -379,12 +216,10 @@ class TileWalk {
   const QueryTile tile_;
   TileScratch& scratch_;
   TileItem item_;
-  Products products_;
-  TileStage stages_[3];  ///< next, now and before, in turn
-  int next_ = 0;
-  int turn_ = 0;
+  Order order_;
   LaterBlocks later_;
-  KeyRange whole_;  ///< keys that every query of the group sees, as classify() has it
+  KeyRange seen_;   ///< keys that some query of the group sees
+  KeyRange whole_;  ///< keys that every query of the group sees
 };
 
 /// Some blocks of one kv head.
@@ -398,8 +233,8 @@ void pack_blocks(const Launch& launch, const TileShape& shape, std::int64_t batc
   for (std::int64_t block = blocks.first; block < blocks.last; ++block) {
     const std::int64_t first = block * shape.block, there = std::clamp<std::int64_t>(live - first, 0, shape.block);
     const std::int64_t more = std::clamp<std::int64_t>(live - first - there, 0, shape.block);
-    RowsAhead<const Element, false> k_ahead(k, first + there, more, problem.head_dim);
-    RowsAhead<const Element, false> v_ahead(v, first + there, more, problem.value_dim);
+    RowsAhead<const Element> k_ahead(k, first + there, more, problem.head_dim);
+    RowsAhead<const Element> v_ahead(v, first + there, more, problem.value_dim);
     pack_keys<Element>(shape, k, first, there, problem.head_dim, to.k + block * shape.k_bytes(), k_ahead);
     to.finite[block] =
         pack_values<Element>(shape, v, first, there, problem.value_dim, to.v + block * shape.v_bytes(), v_ahead);
@@ -407,7 +242,7 @@ void pack_blocks(const Launch& launch, const TileShape& shape, std::int64_t batc
 }
 
 /// Packs and attends kv heads [first, first + count).
-template <class Products, class Element>
+template <class Order, class Element>
 void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t first, std::int64_t count) {
   const Plan& plan = launch.plan;
   const Problem& problem = plan.problem;
@@ -435,11 +270,11 @@ void tile_flash_heads(const Launch& launch, const TileShape& shape, std::int64_t
         TileScratch scratch(carver, shape, tiles_of(plan.tile.queries, shape.lanes));
         const QueryTile rows{kv / problem.heads_kv, kv % problem.heads_kv * group + item % group, at,
                              std::min(plan.tile.queries, problem.queries - at)};
-        TileWalk<Products, Element>(launch, shape, packed(index), rows, scratch).run();
+        TileWalk<Order, Element>(launch, shape, packed(index), rows, scratch).run();
       });
 }
 
-template <class Products, class Element>
+template <class Order, class Element>
 void tile_flash_of(const Launch& launch, const TileShape& shape) {
   const Problem& problem = launch.plan.problem;
   const std::int64_t heads = problem.batch * problem.heads_kv;
@@ -449,16 +284,15 @@ void tile_flash_of(const Launch& launch, const TileShape& shape) {
   const std::int64_t fit = std::max<std::int64_t>(static_cast<std::int64_t>(launch.plan.shared_bytes) / bytes, 1);
   const std::int64_t together = std::min(fit, wanted);
   for (std::int64_t first = 0; first < heads; first += together)
-    tile_flash_heads<Products, Element>(launch, shape, first, std::min(together, heads - first));
+    tile_flash_heads<Order, Element>(launch, shape, first, std::min(together, heads - first));
 }
 
 template <class Tiles>
 void tile_flash(const Launch& launch) {
   const TileShape shape(launch.plan.problem, launch.plan.tile.keys);
-  if (shape.parts == 2) return tile_flash_of<PairedProducts<Tiles, 2>, Float16>(launch, shape);
-  if (shape.narrow()) return tile_flash_of<NarrowProducts<Tiles>, BFloat16>(launch, shape);
-  if (shape.deep()) return tile_flash_of<DeepProducts<Tiles>, BFloat16>(launch, shape);
-  tile_flash_of<PairedProducts<Tiles, 1>, BFloat16>(launch, shape);
+  if (shape.parts == 2) return tile_flash_of<WideOrder<Tiles, 2>, Float16>(launch, shape);
+  if (shape.narrow()) return tile_flash_of<NarrowOrder<Tiles>, BFloat16>(launch, shape);
+  tile_flash_of<WideOrder<Tiles, 1>, BFloat16>(launch, shape);
 }
 
 }  // namespace fresnel::cpu

@@ -100,8 +100,8 @@ template <class Element>
 inline constexpr int parts_in = std::is_same_v<Element, Float16> ? 2 : 1;
 
 /// Rows [first, first + count) that will be read or written soon: memory is asked for a few lines at a time, between
-/// other work, so that they do not crowd out what that asks for.
-template <class T, bool written>
+/// other work, so that they do not crowd out what that asks for. They come as far as the second-level cache.
+template <class T>
 class RowsAhead {
  public:
   RowsAhead(Rows<T> rows, std::int64_t first, std::int64_t count, std::int64_t width)
@@ -112,7 +112,7 @@ class RowsAhead {
   [[nodiscard]] std::int64_t lines_of_row() const { return lines_; }
   HWY_INLINE void some(std::int64_t count) {
     for (; count > 0 && rest_ > 0; --count, --rest_) {
-      __builtin_prefetch(row_ + at_, written ? 1 : 0, 3);
+      __builtin_prefetch(row_ + at_, 0, 2);
       at_ += line;
       if (at_ < width_) continue;
       at_ = 0;
@@ -127,12 +127,13 @@ class RowsAhead {
   std::int64_t width_, lines_, rest_, at_ = 0;
 };
 
-/// Keys [first, first + live) of a block; the rest of it is zeros. `ahead`: the keys of the next one.
+/// Keys [first, first + live) of a block, and zeros up to whole granules. `ahead`: the keys of the next one.
 template <class Element>
 void pack_keys(const TileShape& shape, Rows<const Element> k, std::int64_t first, std::int64_t live,
-               std::int64_t head_dim, std::byte* to, RowsAhead<const Element, false>& ahead) {
+               std::int64_t head_dim, std::byte* to, RowsAhead<const Element>& ahead) {
   constexpr std::int64_t parts = parts_in<Element>;
-  for (std::int64_t key = 0; key < shape.block; ++key) {
+  const std::int64_t keys = shape.whole_granules(live);
+  for (std::int64_t key = 0; key < keys; ++key) {
     ahead.some(ahead.lines_of_row());
     const std::int64_t tile = key / tile_lines * shape.d_steps * parts;
     std::byte* const line = to + tile * tile_bytes + key % tile_lines * tile_width;
@@ -166,13 +167,14 @@ struct ValueSquare {
 /// The same for V, transposed. Returns whether every number is finite.
 template <class Element>
 bool pack_values(const TileShape& shape, Rows<const Element> v, std::int64_t first, std::int64_t live,
-                 std::int64_t value_dim, std::byte* to, RowsAhead<const Element, false>& ahead) {
+                 std::int64_t value_dim, std::byte* to, RowsAhead<const Element>& ahead) {
   const __m512i exponent = _mm512_set1_epi16(0x7f80);
   constexpr std::int64_t parts = parts_in<Element>;
   const std::int64_t next_tile = shape.key_steps() * parts * tile_bytes;
+  const std::int64_t steps = shape.whole_granules(live) / product_depth;
   __mmask32 not_finite = 0;
   for (std::int64_t pair = 0; pair < shape.value_pairs; ++pair) {
-    for (std::int64_t step = 0; step < shape.key_steps(); ++step) {
+    for (std::int64_t step = 0; step < steps; ++step) {
       ValueSquare square, remainders;
       for (int i = 0; i < 16; ++i) {
         const std::int64_t key = step * product_depth + 2 * i;

@@ -50,8 +50,8 @@ HWY_INLINE __m512 exp2_of(__m512 x) {
 struct TileWeights {
   const float* s;
   std::uint32_t* p;
-  std::uint32_t* remainders;  ///< the low parts of p, where numbers are split
-  __m512 scale;               ///< to log2 units
+  std::int64_t part;  ///< from a number of p to its low part, where numbers are split
+  __m512 scale;       ///< to log2 units
   __m512 base[2];
   __m512 sum[2];  ///< of the rounded weights
   // For weights by table, see weigh_pair_by_table.
@@ -110,10 +110,10 @@ HWY_INLINE __m512i steps_of(const TileWeights& w, const float* s, int half) {
   return _mm512_castps_si512(steps);
 }
 
-/// Two keys of 16 queries; `stored`: the lanes whose weights are kept.
+/// Two keys of 16 queries, whose scores are at `s` and weights at `p`; `stored`: the lanes whose weights are kept.
 template <bool clamped, int lanes>
-HWY_INLINE void weigh_pair_by_table(TileWeights& w, std::int64_t pair, int half, __mmask16 stored = 0xffff) {
-  const float* const s = w.s + pair * 2 * lanes + half * 16;
+HWY_INLINE void weigh_pair_by_table(TileWeights& w, const float* s, std::uint32_t* p, int half,
+                                    __mmask16 stored = 0xffff) {
   const __m512i even = steps_of<clamped>(w, s, half), odd = steps_of<clamped>(w, s + lanes, half);
   w.any[half] = _mm512_ternarylogic_epi32(w.any[half], even, odd, 0xfe);
   w.every[half] = _mm512_ternarylogic_epi32(w.every[half], even, odd, 0x80);
@@ -123,7 +123,7 @@ HWY_INLINE void weigh_pair_by_table(TileWeights& w, std::int64_t pair, int half,
                                                        _mm512_load_si512(chord_table.above + 64));
   const __m512i bits = _mm512_subs_epu16(both, _mm512_or_si512(above, _mm512_set1_epi16(least_step)));
   w.sum[half] = _mm512_dpbf16_ps(w.sum[half], (__m512bh)bits, (__m512bh)_mm512_set1_epi16(0x3f80));
-  _mm512_mask_store_epi32(w.p + pair * lanes + half * 16, stored, bits);
+  _mm512_mask_store_epi32(p, stored, bits);
 }
 
 /// Lanes whose base has the table, which those of NaN have not.
@@ -140,26 +140,37 @@ HWY_INLINE __mmask16 off_the_table(const TileWeights& w, int half) {
                                 ~has_table(w.base[half]));
 }
 
-HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileStage& stage, const float* s, std::uint32_t* p,
-                                     float scale) {
+HWY_INLINE TileWeights start_weights(const TileShape& shape, const TileQueries& queries, const float* s,
+                                     std::uint32_t* p, float scale) {
   TileWeights w;
   w.s = s;
   w.p = p;
-  w.remainders = p + shape.p_part();
+  w.part = shape.p_part();
   w.scale = _mm512_set1_ps(scale);
   for (int half = 0; half < shape.halves(); ++half) {
-    w.base[half] = _mm512_load_ps(stage.queries->base + half * 16);
+    w.base[half] = _mm512_load_ps(queries.base + half * 16);
     w.sum[half] = _mm512_setzero_ps();
   }
   return w;
 }
 
+HWY_INLINE __m512 table_origin(__m512 base) {
+  return _mm512_fnmadd_ps(base, _mm512_set1_ps(steps_per_unit), _mm512_set1_ps(step_zero));
+}
+
 /// Once bases are set.
 HWY_INLINE void start_table(TileWeights& w, int half) {
   w.steps = _mm512_mul_ps(w.scale, _mm512_set1_ps(steps_per_unit));
-  w.origin[half] = _mm512_fnmadd_ps(w.base[half], _mm512_set1_ps(steps_per_unit), _mm512_set1_ps(step_zero));
+  w.origin[half] = table_origin(w.base[half]);
   w.any[half] = _mm512_setzero_si512();
   w.every[half] = _mm512_set1_epi32(-1);
+}
+
+/// Calls f.operator()<half>() for each half. Arrays of two live in registers only where no loop indexes them.
+template <int lanes, class F>
+HWY_INLINE void for_halves(F&& f) {
+  f.template operator()<0>();
+  if constexpr (lanes > 16) f.template operator()<1>();
 }
 
 /// What making weights reads and changes. A copy of its own lives in registers, where one of everything would be copied
@@ -169,16 +180,16 @@ HWY_INLINE TileWeights running(const TileWeights& w) {
   TileWeights copy;
   copy.s = w.s;
   copy.p = w.p;
-  copy.remainders = w.remainders;
+  copy.part = w.part;
   copy.scale = w.scale;
   copy.steps = w.steps;
-  for (int half = 0; half < lanes / 16; ++half) {
+  for_halves<lanes>([&]<int half>() HWY_ATTR {
     copy.base[half] = w.base[half];
     copy.origin[half] = w.origin[half];
     copy.sum[half] = w.sum[half];
     copy.any[half] = w.any[half];
     copy.every[half] = w.every[half];
-  }
+  });
   return copy;
 }
 
@@ -214,39 +225,33 @@ HWY_INLINE __m512i pair_up(__m512 even, __m512 odd, __m512& sum) {
 
 /// The same by polynomial; `stored`: the lanes whose weights are kept.
 template <int parts, int lanes>
-HWY_INLINE void weigh_pair_by_polynomial(TileWeights& w, std::int64_t pair, int half, __mmask16 again = 0,
-                                         __mmask16 stored = 0xffff) {
-  const float* const s = w.s + pair * 2 * lanes + half * 16;
+HWY_INLINE void weigh_pair_by_polynomial(TileWeights& w, const float* s, std::uint32_t* p, int half,
+                                         __mmask16 again = 0, __mmask16 stored = 0xffff) {
   const __m512 even = exp2_of<parts>(below_base(w, s, half, again));
   const __m512 odd = exp2_of<parts>(below_base(w, s + lanes, half, again));
   const __m512i high = pair_up(even, odd, w.sum[half]);
-  const std::int64_t at = pair * lanes + half * 16;
-  _mm512_mask_store_epi32(w.p + at, stored, high);
+  _mm512_mask_store_epi32(p, stored, high);
   if constexpr (parts == 2) {
     const __m512 even_high = _mm512_castsi512_ps(_mm512_slli_epi32(high, 16));
     const __m512 odd_high = _mm512_castsi512_ps(_mm512_and_si512(high, _mm512_set1_epi32(-65536)));
     const __m512i low = pair_up(_mm512_sub_ps(even, even_high), _mm512_sub_ps(odd, odd_high), w.sum[half]);
-    _mm512_mask_store_epi32(w.remainders + at, stored, low);
+    _mm512_mask_store_epi32(p + w.part, stored, low);
   }
 }
 
 /// How a block's weights are made: by table where P is rounded to bf16, clamped where keys are hidden.
 enum class Exponential : std::uint8_t { polynomial, table, clamped_table };
 
+/// Pair `of_s` of the scores, whose weights are pair `of_p`.
 template <Exponential how, int parts, int lanes>
-HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t pair, int half) {
+HWY_INLINE void weigh_pair(TileWeights& w, std::int64_t of_s, std::int64_t of_p, int half) {
+  const float* const s = w.s + of_s * 2 * lanes + half * 16;
+  std::uint32_t* const p = w.p + of_p * lanes + half * 16;
   if constexpr (how != Exponential::polynomial) {
-    weigh_pair_by_table<how == Exponential::clamped_table, lanes>(w, pair, half);
+    weigh_pair_by_table<how == Exponential::clamped_table, lanes>(w, s, p, half);
   } else {
-    weigh_pair_by_polynomial<parts, lanes>(w, pair, half);
+    weigh_pair_by_polynomial<parts, lanes>(w, s, p, half);
   }
-}
-
-/// A whole block.
-template <Exponential how, int parts, int lanes>
-void weigh_block(TileWeights& w, std::int64_t block) {
-  for (std::int64_t pair = 0; pair < block / 2; ++pair)
-    for (int half = 0; half < lanes / 16; ++half) weigh_pair<how, parts, lanes>(w, pair, half);
 }
 
 /// What is not a plain scale: ALiBi, hidden keys, and scales that are not positive (they would turn -inf around).
@@ -261,18 +266,17 @@ struct TileRule {
   }
 };
 
-/// Scores of a block, in place: scaled and biased unless `rule` is plain, and -inf where a query does not see a key.
-inline void finish_block(const TileShape& shape, const TileRule& rule, std::int64_t first_query, const TileStage& stage,
-                         float* scores) {
+/// Scores of `keys`, in place: scaled and biased unless `rule` is plain, and -inf where a query does not see a key.
+inline void finish_scores(const TileShape& shape, const TileRule& rule, std::int64_t first_query,
+                          const TileQueries& queries, const KeyRange& keys, float* scores) {
   const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
   const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   for (int half = 0; half < shape.halves(); ++half) {
-    const __m512i first = _mm512_load_si512(stage.queries->first + half * 16);
-    const __m512i last = _mm512_load_si512(stage.queries->last + half * 16);
-    for (std::int64_t row = 0; row < shape.block; ++row) {
-      float* const at = scores + row * shape.lanes + half * 16;
+    const __m512i first = _mm512_load_si512(queries.first + half * 16);
+    const __m512i last = _mm512_load_si512(queries.last + half * 16);
+    for (std::int64_t key = keys.first; key < keys.last; ++key) {
+      float* const at = scores + (key - keys.first) * shape.lanes + half * 16;
       __m512 s = _mm512_load_ps(at);
-      const std::int64_t key = stage.first_key + row;
       if (!rule.plain()) {
         s = _mm512_mul_ps(s, _mm512_set1_ps(rule.scores.scale));
         if (rule.scores.alibi) {
@@ -289,14 +293,14 @@ inline void finish_block(const TileShape& shape, const TileRule& rule, std::int6
   }
 }
 
-/// The largest stored score of each lane of one half, in log2 units, rounded; NaN where there is one. Four chains,
-/// since a maximum takes four clocks.
-HWY_INLINE __m512 largest_scores(const TileShape& shape, const TileWeights& w, int half) {
+/// The largest of the stored scores of `keys` keys, for each lane of one half, in log2 units, rounded; NaN where there
+/// is one. Four chains, since a maximum takes four clocks.
+HWY_INLINE __m512 largest_scores(const TileShape& shape, const TileWeights& w, std::int64_t keys, int half) {
   constexpr int chains = 4;
   __m512 most[chains];
   for (__m512& one : most) one = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
   __mmask16 not_a_number = 0;
-  for (std::int64_t row = 0; row < shape.block; row += chains) {
+  for (std::int64_t row = 0; row < keys; row += chains) {
     for (int chain = 0; chain < chains; ++chain) {
       const __m512 s = _mm512_mul_ps(_mm512_load_ps(w.s + (row + chain) * shape.lanes + half * 16), w.scale);
       most[chain] = _mm512_max_ps(most[chain], s);
@@ -312,7 +316,7 @@ HWY_INLINE __m512 base_over(__m512 most) {
   return _mm512_add_ps(_mm512_roundscale_ps(most, 0x0a), _mm512_set1_ps(base_margin));  // ceil
 }
 
-/// New bases for the lanes `which`; a lane that sees none of the block's keys is not among the result.
+/// New bases for the lanes `which`; a lane that sees none of the keys is not among the result.
 HWY_INLINE __mmask16 set_bases(TileWeights& w, TileQueries& queries, __m512 most, __m512 bases, int half,
                                __mmask16 which) {
   which &= _mm512_cmp_ps_mask(most, _mm512_set1_ps(-std::numeric_limits<float>::infinity()), _CMP_NEQ_UQ);
@@ -321,13 +325,13 @@ HWY_INLINE __mmask16 set_bases(TileWeights& w, TileQueries& queries, __m512 most
   return which;
 }
 
-/// Lanes that have no base yet set one, before their first visible keys are weighed; returns them.
-inline std::uint32_t anchor(const TileShape& shape, TileWeights& w, TileQueries& queries) {
+/// Lanes that have no base yet set one, before `keys` keys, their first visible ones, are weighed; returns them.
+inline std::uint32_t anchor(const TileShape& shape, TileWeights& w, std::int64_t keys, TileQueries& queries) {
   std::uint32_t set = 0;
   for (int half = 0; half < shape.halves(); ++half) {
     const auto fresh = static_cast<__mmask16>(~(queries.anchored >> (16 * half)));
     if (fresh == 0) continue;
-    const __m512 most = largest_scores(shape, w, half);
+    const __m512 most = largest_scores(shape, w, keys, half);
     set |= static_cast<std::uint32_t>(set_bases(w, queries, most, base_over(most), half, fresh)) << (16 * half);
   }
   queries.anchored |= set;
@@ -344,7 +348,7 @@ HWY_INLINE __mmask16 unsettled(__m512 sum, std::uint32_t fresh, int half) {
 
 /// The block once more, for the lanes `which` of one half; w.sum[half] gets their sums. `exactly`: see below_base.
 template <int parts, int lanes>
-void weigh_lanes(const TileShape& shape, TileWeights& w, int half, __mmask16 which, __mmask16 exactly) {
+void weigh_lanes(TileWeights& w, std::int64_t keys, int half, __mmask16 which, __mmask16 exactly) {
   const __m512 others = w.sum[half];
   const __mmask16 by_table = parts == 1 ? which & has_table(w.base[half]) : 0;
   const auto by_polynomial = static_cast<__mmask16>(which & ~by_table);
@@ -352,32 +356,37 @@ void weigh_lanes(const TileShape& shape, TileWeights& w, int half, __mmask16 whi
     if (lanes_of_pass == 0) return;
     const __m512 before = w.sum[half];
     w.sum[half] = _mm512_setzero_ps();
-    for (std::int64_t pair = 0; pair < shape.block / 2; ++pair) weigh_pair(pair);
+    for (std::int64_t pair = 0; pair < keys / 2; ++pair)
+      weigh_pair(w.s + pair * 2 * lanes + half * 16, w.p + pair * lanes + half * 16);
     w.sum[half] = _mm512_mask_mov_ps(before, lanes_of_pass, w.sum[half]);
   };
   start_table(w, half);
-  weigh(by_table, [&](std::int64_t pair) HWY_ATTR { weigh_pair_by_table<true, lanes>(w, pair, half, by_table); });
-  weigh(by_polynomial, [&](std::int64_t pair)
-                           HWY_ATTR { weigh_pair_by_polynomial<parts, lanes>(w, pair, half, exactly, by_polynomial); });
+  weigh(by_table,
+        [&](const float* s, std::uint32_t* p) HWY_ATTR { weigh_pair_by_table<true, lanes>(w, s, p, half, by_table); });
+  weigh(by_polynomial, [&](const float* s, std::uint32_t* p)
+                           HWY_ATTR { weigh_pair_by_polynomial<parts, lanes>(w, s, p, half, exactly, by_polynomial); });
   w.sum[half] = _mm512_mask_mov_ps(others, which, w.sum[half]);
 }
 
 /// Gives lanes of one half a new base, rescales what they have, and weighs the block once more for them: the `stale`
 /// ones, and those `off` the table, whose sums say nothing, a base that is no lower than before.
 template <int parts, int lanes>
-void weigh_again(const TileShape& shape, TileWeights& w, TileQueries& queries, int half, __mmask16 stale,
+void weigh_again(const TileShape& shape, TileWeights& w, const TileStage& stage, int half, __mmask16 stale,
                  __mmask16 off) {
-  const __m512 before = w.base[half], one = _mm512_set1_ps(1), most = largest_scores(shape, w, half);
+  TileQueries& queries = *stage.queries;
+  const std::int64_t keys = stage.keys().size();
+  const __m512 before = w.base[half], one = _mm512_set1_ps(1), most = largest_scores(shape, w, keys, half);
   const __m512 bases = _mm512_mask_max_ps(base_over(most), off, before, base_over(most));  // NaN where `most` is
   const __mmask16 exactly = set_bases(w, queries, most, bases, half, stale | off);
+  queries.anchored |= static_cast<std::uint32_t>(exactly) << (16 * half);
   const __m512 factor = _mm512_mask_scalef_ps(one, exactly, one, _mm512_sub_ps(before, w.base[half]));
-  for (std::int64_t row = 0; row < shape.value_tiles() * tile_lines; ++row) {
+  for (std::int64_t row = 0; queries.begun && row < shape.value_tiles() * tile_lines; ++row) {
     float* const at = queries.o + row * lanes + half * 16;
     _mm512_store_ps(at, _mm512_mul_ps(_mm512_load_ps(at), factor));
   }
   float* const l = queries.l + half * 16;
   _mm512_store_ps(l, _mm512_mul_ps(_mm512_load_ps(l), factor));
-  weigh_lanes<parts, lanes>(shape, w, half, stale | off, exactly);
+  weigh_lanes<parts, lanes>(w, keys, half, stale | off, exactly);
 }
 
 /// log x of 8 numbers, to 2^-50 of it: x = 2^k m with m from 0.75 to 1.5, log m = 2 artanh((m - 1) / (m + 1)).
@@ -411,26 +420,29 @@ HWY_INLINE void add_sums(const TileQueries& queries, __m512 sum, int half) {
 /// the block with zeros in their place, which hidden lanes (p = 0) may multiply. The high parts of p are enough for
 /// that.
 inline void add_by_hand(const TileShape& shape, const TileStage& stage, const std::uint32_t* p) {
-  std::memcpy(stage.clean, stage.v, static_cast<std::size_t>(shape.v_bytes()));
-  auto* const values = reinterpret_cast<std::uint16_t*>(stage.clean);
-  const std::int64_t count = shape.v_bytes() / 2, per_tile = tile_bytes / 2;
-  for (std::int64_t at = 0; at < count; ++at) {
-    if ((values[at] & 0x7f80) != 0x7f80) continue;
-    const __m512 value = _mm512_set1_ps(bf16_to_float(values[at]));
-    values[at] = 0;
-    const std::int64_t tile = at / per_tile / shape.parts;
-    const std::int64_t column = tile / shape.key_steps() * 16 + at % per_tile / 32;
-    const std::int64_t key = tile % shape.key_steps() * 32 + at % 32;
-    const __m512i here = _mm512_set1_epi32(static_cast<int>(stage.first_key + key));
-    for (int half = 0; half < shape.halves(); ++half) {
-      const __mmask16 seen = _mm512_cmple_epi32_mask(_mm512_load_si512(stage.queries->first + half * 16), here) &
-                             _mm512_cmplt_epi32_mask(here, _mm512_load_si512(stage.queries->last + half * 16));
-      const __m512i weights = _mm512_load_si512(p + key / 2 * shape.lanes + half * 16);
-      const __m512 weight = _mm512_castsi512_ps(
-          key % 2 == 0 ? _mm512_slli_epi32(weights, 16)
-                       : _mm512_and_si512(weights, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
-      float* const o = stage.queries->o + column * shape.lanes + half * 16;
-      _mm512_store_ps(o, _mm512_mask3_fmadd_ps(weight, value, _mm512_load_ps(o), seen));
+  stage.queries->begin(shape);
+  const std::int64_t per_tile = tile_bytes / 2, tile_pitch = shape.key_steps() * shape.parts * per_tile;
+  for (std::int64_t tile = 0; tile < shape.value_tiles(); ++tile) {
+    const auto* const from = reinterpret_cast<const std::uint16_t*>(stage.v) + tile * tile_pitch;
+    auto* const clean = reinterpret_cast<std::uint16_t*>(stage.clean) + tile * tile_pitch;
+    for (std::int64_t at = 0; at < stage.steps * shape.parts * per_tile; ++at) {
+      const bool finite = (from[at] & 0x7f80) != 0x7f80;
+      clean[at] = finite ? from[at] : 0;
+      if (finite) continue;
+      const __m512 value = _mm512_set1_ps(bf16_to_float(from[at]));
+      const std::int64_t column = tile * 16 + at % per_tile / product_depth;
+      const std::int64_t key = at / per_tile / shape.parts * product_depth + at % product_depth;
+      const __m512i here = _mm512_set1_epi32(static_cast<int>(stage.first_key + key));
+      for (int half = 0; half < shape.halves(); ++half) {
+        const __mmask16 seen = _mm512_cmple_epi32_mask(_mm512_load_si512(stage.queries->first + half * 16), here) &
+                               _mm512_cmplt_epi32_mask(here, _mm512_load_si512(stage.queries->last + half * 16));
+        const __m512i weights = _mm512_load_si512(p + key / 2 * shape.lanes + half * 16);
+        const __m512 weight = _mm512_castsi512_ps(
+            key % 2 == 0 ? _mm512_slli_epi32(weights, 16)
+                         : _mm512_and_si512(weights, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+        float* const o = stage.queries->o + column * shape.lanes + half * 16;
+        _mm512_store_ps(o, _mm512_mask3_fmadd_ps(weight, value, _mm512_load_ps(o), seen));
+      }
     }
   }
 }

@@ -29,7 +29,7 @@ Tile amx_tile(const Problem& problem, const Machine&) {
   const std::int64_t most = std::clamp<std::int64_t>(fit, 1, 256 / shape.lanes);
   const std::int64_t groups = std::max<std::int64_t>(tiles_of(problem.queries, shape.lanes), 1);
   const std::int64_t even = std::clamp<std::int64_t>(groups / 8, std::min<std::int64_t>(2, most), most);
-  return {std::min(even, groups) * shape.lanes, shape.block};
+  return {std::min(even, groups) * shape.lanes, amx_block(problem)};
 }
 
 std::size_t amx_lane_bytes(const Problem& problem, const Tile& tile) {

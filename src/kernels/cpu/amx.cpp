@@ -51,8 +51,9 @@ std::size_t amx_shared_bytes(const Problem& problem, const Tile& tile) {
 
 /// Scores in log2 units, a short exponential, P rounded to bf16 and summed as rounded, tiles that flush subnormal
 /// numbers. Weights are kept up to 2^9 below their usual size (base_margin and the rounding up of a base), so what
-/// underflows is as much larger; a rescale is a power of two and exact. f16 has its weights in two parts of 8 bits,
-/// both summed; left out, of scores and of values, is the product of the low parts, each at most 2^-8 of its number.
+/// underflows is as much larger, far larger than the subnormal bf16 that storing o flushes; a rescale is a power of two
+/// and exact. f16 has its weights in two parts of 8 bits, both summed; left out, of scores and of values, is the
+/// product of the low parts, each at most 2^-8 of its number.
 Roundings amx_roundings(const Problem& problem, const Tile& tile) {
   constexpr double lost = 0x1p-126 * 0x1p9;
   Roundings roundings;

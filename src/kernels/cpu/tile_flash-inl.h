@@ -49,8 +49,12 @@ void finish_queries(const Launch& launch, const TileShape& shape, const TileItem
   TileQueries& from = scratch.queries[group];
   from.begin(shape);
   const auto out = rows_of<Element>(launch.outputs.o, tile.batch, tile.head);
-  for (std::int64_t lane = 0; lane < shape.lanes; ++lane)
-    scratch.factor[lane] = from.first[lane] < from.last[lane] ? 1 / from.l[lane] : 0;
+  for (int half = 0; half < shape.halves(); ++half) {
+    const __m512i first_seen = _mm512_load_si512(from.first + half * 16);
+    const __mmask16 sees = _mm512_cmplt_epi32_mask(first_seen, _mm512_load_si512(from.last + half * 16));
+    _mm512_store_ps(scratch.factor + half * 16,
+                    _mm512_maskz_div_ps(sees, _mm512_set1_ps(1), _mm512_load_ps(from.l + half * 16)));
+  }
   store_queries<Element>(shape, from.o, scratch.factor, out, first, count, value_dim);
   log_sums(shape, from, scratch.lse);
   for (std::int64_t lane = 0; lane < count; ++lane) {

@@ -219,9 +219,14 @@ void pack_queries(const TileShape& shape, Rows<const Element> q, std::int64_t fi
   }
 }
 
-HWY_INLINE __m256i rounded(const BFloat16*, __m512 row) { return to_bf16(row); }
-HWY_INLINE __m256i rounded(const Float16*, __m512 row) {
-  return _mm512_cvtps_ph(row, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+/// 32 numbers of a row, to nearest even; as bf16, subnormal ones become zeros.
+HWY_INLINE __m512i rounded(const BFloat16*, __m512 left, __m512 right) {
+  return (__m512i)_mm512_cvtne2ps_pbh(right, left);
+}
+HWY_INLINE __m512i rounded(const Float16*, __m512 left, __m512 right) {
+  constexpr int to_nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  const __m512i low = _mm512_castsi256_si512(_mm512_cvtps_ph(left, to_nearest));
+  return _mm512_inserti64x4(low, _mm512_cvtps_ph(right, to_nearest), 1);
 }
 
 /// O^T, each lane times its factor, as rows of the output: queries [first, first + count). 32 columns at a time, so
@@ -246,9 +251,8 @@ void store_queries(const TileShape& shape, const float* o, const float* factor, 
       take(right, column + 16);
       for (int i = 0; i < 16 && half * 16 + i < count; ++i) {
         Element* const to = out.row(first + half * 16 + i) + column;
-        const __m256i low = rounded(to, _mm512_castsi512_ps(left[i])),
-                      high = rounded(to, _mm512_castsi512_ps(right[i]));
-        _mm512_mask_storeu_epi16(to, mask, _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1));
+        const __m512i numbers = rounded(to, _mm512_castsi512_ps(left[i]), _mm512_castsi512_ps(right[i]));
+        _mm512_mask_storeu_epi16(to, mask, numbers);
       }
     }
   }

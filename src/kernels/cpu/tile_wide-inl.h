@@ -99,7 +99,8 @@ class WideOrder {
 
   [[nodiscard]] float* row_of(std::int64_t row) const { return scratch_.s + row % 2 * wide_row; }
 
-  /// One step of a square. `again`: A will be asked for once more soon.
+  /// One step of a square, loads first: where another thread of the core uses tiles, a load and the product right
+  /// behind it wait for each other. `again`: A will be asked for once more soon.
   template <bool again, class Beside>
   HWY_INLINE void multiply_square(const std::byte* upper, const std::byte* lower, const std::uint32_t* b,
                                   Beside& beside) {
@@ -112,12 +113,12 @@ class WideOrder {
     };
     load_left.template operator()<4>(upper);
     tiles_.template load<6>(b, wide_pitch);
-    beside.some();
-    tiles_.template multiply_add<0, 4, 6>();
+    load_left.template operator()<5>(lower);
     tiles_.template load<7>(b + 16, wide_pitch);
     beside.some();
+    tiles_.template multiply_add<0, 4, 6>();
+    beside.some();
     tiles_.template multiply_add<1, 4, 7>();
-    load_left.template operator()<5>(lower);
     beside.some();
     tiles_.template multiply_add<2, 5, 6>();
     beside.some();

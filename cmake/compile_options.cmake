@@ -19,8 +19,8 @@ endif()
 # 105593).
 function(fresnel_uses_avx512_intrinsics target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES
-                                COMPILE_OPTIONS "-Wno-maybe-uninitialized;-Wno-uninitialized")
+    set_property(SOURCE ${ARGN} TARGET_DIRECTORY ${target} APPEND
+                 PROPERTY COMPILE_OPTIONS -Wno-maybe-uninitialized -Wno-uninitialized)
   endif()
 endfunction()
 

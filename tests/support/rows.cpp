@@ -9,18 +9,23 @@
 
 namespace fresnel::cpu {
 void run_portable_decode(const Launch& launch);  // portable_decode.cpp
+void run_portable_flash(const Launch& launch);   // portable_flash.cpp
 }  // namespace fresnel::cpu
 #endif
 
 namespace fresnel::test {
 namespace {
 
-#if defined(__x86_64__)
 /// What the tile files are compiled for, beyond what every processor of this vector width has.
 bool has_tile_vectors() {
+#if defined(__x86_64__)
   return runs_here(Isa::avx3) && __builtin_cpu_supports("avx512bf16") != 0 && __builtin_cpu_supports("avx512vbmi") != 0;
+#else
+  return false;
+#endif
 }
 
+#if defined(__x86_64__)
 Kernel portable_copy(const char* name, void (*run)(const Launch&)) {
   Kernel copy = *find_kernel(name);
   copy.needs_tile_unit = false;
@@ -29,7 +34,8 @@ Kernel portable_copy(const char* name, void (*run)(const Launch&)) {
 }
 #endif
 
-/// The row on portable tiles; null where there are not the vectors that the rest of it takes.
+/// The row on portable tiles, and on portable vectors where there are not those that the rest of it takes; null where
+/// there is not even AVX2.
 const Kernel* on_portable_tiles(const Kernel& row) {
 #if defined(__x86_64__)
   if (row.name == "cpu.amx_decode") {
@@ -38,7 +44,9 @@ const Kernel* on_portable_tiles(const Kernel& row) {
   }
   static const Kernel flash =
       portable_copy("cpu.amx", [](const Launch& launch) { cpu::tile_flash<PortableTiles>(launch); });
-  return has_tile_vectors() ? &flash : nullptr;
+  static const Kernel flash_on_any_vectors = portable_copy("cpu.amx", &cpu::run_portable_flash);
+  if (has_tile_vectors()) return &flash;
+  return runs_here(Isa::avx2) ? &flash_on_any_vectors : nullptr;
 #else
   static_cast<void>(row);
   return nullptr;
@@ -66,7 +74,7 @@ bool is_listed(const Kernel& row) { return find_kernel(row.name) == &row; }
 std::vector<Isa> isas_of(const Kernel& row) {
   std::vector<Isa> all = isas_here();
   const bool on_tiles = find_kernel(row.name) != nullptr && find_kernel(row.name)->needs_tile_unit;
-  const bool any_vectors = row.name == "cpu.amx_decode" && !row.needs_tile_unit;
+  const bool any_vectors = !row.needs_tile_unit && (row.name == "cpu.amx_decode" || !has_tile_vectors());
   if (on_tiles) std::erase_if(all, [&](Isa isa) { return isa != Isa::avx3 && !(any_vectors && isa == Isa::avx2); });
   return all;
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // cpu.amx on a tile unit and on 512-bit vectors that are both written in plain C++: the kernel's own files, compiled a
-// second time into a namespace of their own, so that they meet portable_vectors.hpp instead of the intrinsics.
+// second time into a namespace of their own, so that they meet portable_vectors-inl.h instead of the intrinsics.
 #if defined(__x86_64__)
 
 #include "runtime/amx.hpp"
 #include "runtime/parallel.hpp"
 #include "semantics/mask.hpp"
 #include "support/portable_tiles.hpp"
-#include "support/portable_vectors.hpp"
+#include "support/portable_vectors-inl.h"
 #include "support/rows.hpp"
 #include "walk/walk.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of the catalogue that a test can run on this host. A row for a tile unit that this host lacks is there as
 // the same kernel on a unit written in plain C++ (portable_tiles.hpp), and on vectors written so where it lacks those
-// (portable_vectors.hpp): only the instructions themselves go untested.
+// (portable_vectors-inl.h): only the instructions themselves go untested.
 #pragma once
 
 #include <vector>

@@ -206,6 +206,7 @@ __m512i unpack(const __m512i& a, const __m512i& b, int high) {
 #undef _mm512_srli_epi32
 #undef _mm512_ternarylogic_epi32
 
+// Calls, since the kernel uses them by the thousand: inlined they would take minutes to compile.
 namespace fresnel::portable_cpu {
 namespace v = test::vectors;
 

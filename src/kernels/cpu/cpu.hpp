@@ -17,7 +17,8 @@ void run_flash(const Launch& launch);
 
 void run_decode(const Launch& launch);
 [[nodiscard]] Tile decode_tile(const Problem& problem, const Machine& machine);
-[[nodiscard]] std::int64_t decode_items_at_most(const Problem& problem, const Tile& tile);
+/// Work items: a chunk of keys for up to decode_rows rows.
+[[nodiscard]] std::int64_t decode_items(const Problem& problem, const Tile& tile);
 [[nodiscard]] std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile);
 [[nodiscard]] std::size_t decode_shared_bytes(const Problem& problem, const Tile& tile);
 

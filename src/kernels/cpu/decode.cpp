@@ -40,25 +40,14 @@ std::int64_t decode_chunks(const Problem& problem, const Tile& tile) {
   return std::max<std::int64_t>(tiles_of(problem.keys, tile.keys), 1);
 }
 
-// Four items for every lane, but no more: within an item, the values of one chunk ask for the keys of the next.
-std::int64_t decode_run(const Problem& problem, const Tile& tile, int lanes) {
-  const std::int64_t heads = std::max<std::int64_t>(problem.batch * problem.heads_kv, 1);
-  const std::int64_t chunks = decode_chunks(problem, tile), wanted = std::int64_t{4} * lanes;
-  return std::clamp<std::int64_t>(chunks / std::max<std::int64_t>(wanted / heads, 1), 1, 16);
-}
-
 // Never zero keys' worth: rows without keys are written by the items of one chunk.
-std::int64_t decode_items(const Problem& problem, const Tile& tile, int lanes) {
+std::int64_t decode_items(const Problem& problem, const Tile& tile) {
   if (problem.heads_kv == 0) return 0;
   const std::int64_t slabs = tiles_of(problem.group() * problem.queries, tile.queries);
-  const std::int64_t once = problem.batch * problem.heads_kv * slabs;
-  const std::int64_t runs = tiles_of(decode_chunks(problem, tile), decode_run(problem, tile, lanes));
+  const std::int64_t once = problem.batch * problem.heads_kv * slabs, chunks = decode_chunks(problem, tile);
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  return once > most / runs ? most : once * runs;
+  return once > most / chunks ? most : once * chunks;
 }
-
-// What a machine of 64 cores could take: planning asks before it knows the lanes.
-std::int64_t decode_items_at_most(const Problem& problem, const Tile& tile) { return decode_items(problem, tile, 64); }
 
 std::size_t decode_lane_bytes(const Problem& problem, const Tile& tile) {
   Carver carver(nullptr);

@@ -21,10 +21,6 @@ inline constexpr int most_together = 4;
 inline constexpr int tile_team = 16;
 
 [[nodiscard]] std::int64_t decode_chunks(const Problem& problem, const Tile& tile);
-/// Chunks of an item.
-[[nodiscard]] std::int64_t decode_run(const Problem& problem, const Tile& tile, int lanes);
-[[nodiscard]] std::int64_t decode_items(const Problem& problem, const Tile& tile, int lanes);
-
 /// Accumulators of a row, whole pairs of tiles: 32 numbers each.
 [[nodiscard]] constexpr std::int64_t decode_o_width(std::int64_t value_dim) { return (value_dim + 31) / 32 * 32; }
 
@@ -44,8 +40,10 @@ class Partials {
     T* const o = base_ + index * (o_width_ + 16);
     return {o, o + o_width_, o + o_width_ + 1};
   }
+  /// Numbers of one.
+  [[nodiscard]] static std::int64_t width(const Problem& problem) { return decode_o_width(problem.value_dim) + 16; }
   [[nodiscard]] static std::size_t bytes(const Problem& problem) {
-    return static_cast<std::size_t>(decode_o_width(problem.value_dim) + 16) * sizeof(T);
+    return static_cast<std::size_t>(width(problem)) * sizeof(T);
   }
 
  private:
@@ -69,11 +67,13 @@ struct DecodeRow {
 template <class T>
 struct DecodeScratch {
   DecodeScratch(Carver& carver, const Problem& problem, const Tile& tile)
-      : partials(carver.take<std::byte>(tile.queries * static_cast<std::int64_t>(Partials<T>::bytes(problem))),
+      : taken(carver.take<std::int64_t>(8)),
+        partials(carver.take<std::byte>(tile.queries * static_cast<std::int64_t>(Partials<T>::bytes(problem))),
                  problem) {
     for (DecodeRow<T>*& chunk : rows) chunk = carver.take<DecodeRow<T>>(tile.queries);
   }
   DecodeRow<T>* rows[2];
+  std::int64_t* taken;   ///< items handed out of those that begin with this lane; a cache line of its own
   Partials<T> partials;  ///< of the only chunk, where there is one
 };
 

@@ -9,7 +9,7 @@
 //                     o, lse                       merged in ascending key order, whoever made them
 //
 // Which chunks a row has depends on its own sequence alone, and a row computes the same bits alone as in company.
-// Source: Dao et al., "Flash-Decoding for long-context inference", 2023; the merge is semantics/softmax.hpp.
+// Source: Dao et al., "Flash-Decoding for long-context inference", 2023.
 //
 // What a chunk does to its rows comes as a class: VectorProducts (decode-inl.h) or TileProducts (tile_decode-inl.h).
 
@@ -28,10 +28,10 @@ HWY_BEFORE_NAMESPACE();
 namespace fresnel::cpu {
 namespace HWY_NAMESPACE {
 
-/// Some chunks of one kv head for some of the rows that read it.
+/// A chunk of one kv head for some of the rows that read it.
 struct DecodeItem {
   std::int64_t batch, kv_head;
-  std::int64_t chunk, end;    ///< chunks [chunk, end)
+  std::int64_t chunk;
   std::int64_t first, count;  ///< rows of the kv head: heads of a group within a query, queries in order
 
   [[nodiscard]] std::int64_t query(const Problem& problem, std::int64_t index) const {
@@ -42,51 +42,46 @@ struct DecodeItem {
   }
 };
 
-[[nodiscard]] inline DecodeItem decode_item(const Problem& problem, const Tile& tile, int lanes, std::int64_t item) {
+/// Chunks of the same rows are neighbours.
+[[nodiscard]] inline DecodeItem decode_item(const Problem& problem, const Tile& tile, std::int64_t item) {
   const std::int64_t rows = problem.group() * problem.queries;
   const std::int64_t slabs = tiles_of(rows, tile.queries), chunks = decode_chunks(problem, tile);
-  const std::int64_t run = decode_run(problem, tile, lanes), runs = tiles_of(chunks, run);
-  const std::int64_t first = item % slabs * tile.queries, head = item / slabs / runs, chunk = item / slabs % runs * run;
-  return {head / problem.heads_kv,
-          head % problem.heads_kv,
-          chunk,
-          std::min(chunk + run, chunks),
-          first,
-          std::min(tile.queries, rows - first)};
+  const std::int64_t first = item / chunks % slabs * tile.queries, head = item / chunks / slabs;
+  return {head / problem.heads_kv, head % problem.heads_kv, item % chunks, first, std::min(tile.queries, rows - first)};
 }
 
-/// o of the state `other` joins that of `mine`, each weighed by its factor.
-template <class T>
-void add_weighed(T* mine, T factor, const T* other, T other_factor, std::int64_t padded) {
+/// What `chunks` of a row left, in one state, which takes the first one's place: all are weighed relative to the
+/// largest score of any, and added in order. States without keys or without weight have factors of 0, which leave their
+/// NaN.
+template <class T, class PartialOf>
+[[nodiscard]] Partial<T> merge(KeyRange chunks, std::int64_t padded, PartialOf&& partial) {
   const Full<T> d;
-  const auto a = hn::Set(d, factor), b = hn::Set(d, other_factor);
-  for (std::int64_t at = 0; at < padded; at += lanes_of<T>)
-    hn::StoreU(hn::MulAdd(load(mine + at), a, hn::Mul(load(other + at), b)), d, mine + at);
-}
-
-/// State::merge of semantics/softmax.hpp: the empty set changes no bit, and of a set without weight only NaN remains.
-template <class T>
-void merge(const Partial<T>& mine, const Partial<T>& other, std::int64_t padded) {
-  constexpr T none = -std::numeric_limits<T>::infinity();
-  const auto weightless = [=](const Partial<T>& state) { return *state.m == none && *state.l == T(0); };
-  const auto factor = [=](T m, T raised) HWY_ATTR {
-    return m == none ? T(0) : hn::GetLane(exp_nonpositive<T>(hn::Set(Full<T>(), m - raised)));
-  };
-  if (weightless(mine) || weightless(other)) {
-    for (std::int64_t at = 0; at < padded; ++at) {
-      const T kept = weightless(other) ? mine.o[at] : other.o[at], gone = weightless(other) ? other.o[at] : mine.o[at];
-      mine.o[at] = gone == T(0) ? kept : gone;
-    }
-    if (weightless(other)) return;
-    *mine.m = *other.m;
-    *mine.l = *other.l;
-    return;
+  const Partial<T> all = partial(chunks.first);
+  if (chunks.size() == 1) return all;
+  T m = *all.m, l = 0;
+  for (std::int64_t chunk = chunks.first + 1; chunk < chunks.last; ++chunk) {
+    if (const T other = *partial(chunk).m; other > m) m = other;  // a NaN on either side makes factors NaN
   }
-  const T raised = *other.m > *mine.m ? *other.m : *mine.m;
-  const T before = factor(*mine.m, raised), after = factor(*other.m, raised);
-  *mine.l = *mine.l * before + *other.l * after;
-  *mine.m = raised;
-  add_weighed(mine.o, before, other.o, after, padded);
+  constexpr T none = -std::numeric_limits<T>::infinity();
+  constexpr std::int64_t at_once = 16;
+  HWY_ALIGN T factors[at_once];
+  for (std::int64_t first = chunks.first; first < chunks.last; first += at_once) {
+    const std::int64_t count = std::min(at_once, chunks.last - first);
+    for (std::int64_t at = 0; at < at_once; ++at) factors[at] = at < count ? *partial(first + at).m : none;
+    for (std::int64_t at = 0; at < at_once; at += lanes_of<T>)
+      hn::Store(exp_nonpositive<T>(hn::Sub(hn::Load(d, factors + at), hn::Set(d, m == none ? T(0) : m))), d,
+                factors + at);
+    for (std::int64_t at = 0; at < count; ++at) l += factors[at] * *partial(first + at).l;
+    for (std::int64_t column = 0; column < padded; column += lanes_of<T>) {
+      auto sum = first == chunks.first ? hn::Zero(d) : load(all.o + column);
+      for (std::int64_t at = 0; at < count; ++at)
+        sum = hn::MulAdd(hn::Set(d, factors[at]), load(partial(first + at).o + column), sum);
+      hn::StoreU(sum, d, all.o + column);
+    }
+  }
+  *all.m = m;
+  *all.l = l;
+  return all;
 }
 
 /// What chunks [first, last) of one row left, merged in order and stored; none: a query that sees no key.
@@ -101,9 +96,10 @@ void store_decoded(const Launch& launch, std::int64_t batch, std::int64_t head, 
     std::fill_n(out, problem.value_dim, from_real<In>(T(0)));
     return store_lse<T>(launch.outputs, batch, head, query, -std::numeric_limits<T>::infinity());
   }
-  const Partial<T> all = partial(chunks.first);
-  for (std::int64_t chunk = chunks.first + 1; chunk < chunks.last; ++chunk)
-    merge(all, partial(chunk), Products::o_width(problem.value_dim));
+  // They come from the caches of other cores, which takes longer than to merge them.
+  for (std::int64_t chunk = chunks.first; chunk < chunks.last; ++chunk)
+    ask(partial(chunk).o, Partials<T>::width(problem));
+  const Partial<T> all = merge<T>(chunks, Products::o_width(problem.value_dim), partial);
   const T inverse = T(1) / *all.l;
   for (std::int64_t at = 0; at < problem.value_dim; ++at)
     out[at] = from_real<In>(all.o[Products::place_in_o(at, problem.value_dim)] * inverse);
@@ -118,9 +114,9 @@ struct ItemRows {
   Products& products;
 };
 
-/// One chunk: its rows and what they see of it, then their products.
+/// One chunk: its rows and what they see of it, then their products. `goes_on`: the next chunk is likely to follow.
 template <class Products>
-void decode_chunk(const Launch& launch, const DecodeItem& item, const ItemRows<Products>& of) {
+void decode_chunk(const Launch& launch, const DecodeItem& item, bool goes_on, const ItemRows<Products>& of) {
   using In = typename Products::Element;
   using T = Real<In>;
   const Problem& problem = launch.plan.problem;
@@ -150,8 +146,7 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, const ItemRows<P
     const auto k = rows_of<In>(launch.inputs.k, item.batch, item.kv_head);
     const auto v = rows_of<In>(launch.inputs.v, item.batch, item.kv_head);
     const std::int64_t start = chunk.first + (any.first - chunk.first) / decode_block * decode_block;
-    const std::int64_t goes_on = item.chunk + 1 < item.end ? all.last : 0;
-    products.attend(rows, item.count, k, v, {start, any.last}, {chunk.last, goes_on});
+    products.attend(rows, item.count, k, v, {start, any.last}, {chunk.last, goes_on ? all.last : 0});
   } else {
     products.finish();  // the chunk after this one takes the rows of the one before
   }
@@ -162,19 +157,31 @@ void decode_chunk(const Launch& launch, const DecodeItem& item, const ItemRows<P
                             [&](std::int64_t) { return partial_of(index); });
 }
 
-/// All chunks of an item.
-template <class Products>
-void decode_chunks_of(const Launch& launch, DecodeItem item, std::byte* memory) {
+/// What a lane does: the items that next() hands out, until it says that there are no more. Those of the same rows that
+/// follow each other are taken in one go, so that the values of one ask for the keys of the next; up to a multiple of
+/// `run` they are likely to.
+template <class Products, class Next>
+void decode_lane(const Launch& launch, std::int64_t run, std::byte* memory, Next&& next) {
   using In = typename Products::Element;
   const Problem& problem = launch.plan.problem;
-  Carver carver(memory);
-  const DecodeScratch<Real<In>> scratch(carver, problem, launch.plan.tile);
-  Products products(carver, launch, item.count);
-  for (std::int64_t index = 0; index < item.count; ++index)
-    products.place(index,
-                   rows_of<In>(launch.inputs.q, item.batch, item.head(problem, index)).row(item.query(problem, index)));
-  for (; item.chunk < item.end; ++item.chunk) decode_chunk<Products>(launch, item, {scratch, products});
-  products.finish();
+  const Tile& tile = launch.plan.tile;
+  const std::int64_t items = decode_items(problem, tile), chunks = decode_chunks(problem, tile);
+  std::int64_t at = next();
+  while (at < items) {
+    DecodeItem item = decode_item(problem, tile, at);
+    Carver carver(memory);
+    const DecodeScratch<Real<In>> scratch(carver, problem, tile);
+    Products products(carver, launch, item.count);
+    for (std::int64_t index = 0; index < item.count; ++index)
+      products.place(
+          index, rows_of<In>(launch.inputs.q, item.batch, item.head(problem, index)).row(item.query(problem, index)));
+    for (std::int64_t before = at - 1; at == before + 1 && item.chunk < chunks; ++item.chunk) {
+      const bool goes_on = item.chunk + 1 < chunks && (at + 1) % run != 0;
+      decode_chunk<Products>(launch, item, goes_on, {scratch, products});
+      before = std::exchange(at, next());
+    }
+    products.finish();
+  }
 }
 
 /// Merges one row's partial results: of the chunks that it sees keys of.
@@ -192,18 +199,31 @@ void merge_row(const Launch& launch, std::int64_t row) {
                           [&](std::int64_t chunk) { return partials(row * chunks + chunk); });
 }
 
+/// Every lane begins with a run of chunks of its own and then helps others, a chunk at a time: that they all end at the
+/// same time matters more than what the last chunks do not ask for ahead.
 template <class Products>
 void decode(const Launch& launch) {
   const Plan& plan = launch.plan;
   const Problem& problem = plan.problem;
-  if (problem.batch * problem.heads_q * problem.queries == 0) return;
-  const std::int64_t chunks = decode_chunks(problem, plan.tile);
-  std::byte* const lanes = launch.workspace.data() + plan.shared_bytes;
-  parallel_for(launch.executor, plan.lanes, decode_items(problem, plan.tile, plan.lanes),
-               [&](int lane, std::int64_t item) HWY_ATTR {
-                 std::byte* const memory = lanes + static_cast<std::size_t>(lane) * plan.lane_bytes;
-                 decode_chunks_of<Products>(launch, decode_item(problem, plan.tile, plan.lanes, item), memory);
-               });
+  const std::int64_t chunks = decode_chunks(problem, plan.tile), items = decode_items(problem, plan.tile);
+  if (items == 0) return;
+  const std::int64_t runs = std::min<std::int64_t>(items, plan.lanes), run = tiles_of(items, runs);
+  const auto memory_of = [&](std::int64_t lane) {
+    return launch.workspace.data() + plan.shared_bytes + static_cast<std::size_t>(lane) * plan.lane_bytes;
+  };
+  const auto taken = [&](std::int64_t of) -> std::int64_t& {
+    Carver carver(memory_of(of));
+    return *DecodeScratch<Real<typename Products::Element>>(carver, problem, plan.tile).taken;
+  };
+  parallel_lanes(launch.executor, plan.lanes, runs, run, taken, [&](int lane, auto&& next) HWY_ATTR {
+    decode_lane<Products>(launch, run, memory_of(lane), [&] {
+      while (const std::optional<GroupItem> one = next()) {
+        const std::int64_t item = one->group * run + one->item;
+        if (item < items) return item;  // the last run may be shorter
+      }
+      return items;
+    });
+  });
   if (chunks == 1) return;
   parallel_for(launch.executor, plan.lanes, problem.batch * problem.heads_q * problem.queries,
                [&](int, std::int64_t row) HWY_ATTR { merge_row<Products>(launch, row); });

@@ -292,9 +292,9 @@ class VectorProducts {
   [[nodiscard]] static std::int64_t o_width(std::int64_t width) { return padded_width(width); }
 
   /// The state of every row over its keys of `keys`: all scores, then all weights, then all values, each pass asking
-  /// memory for what the next one reads; after the last come rows `next` of K. They need not be there before finish().
+  /// memory for what the next one reads; after the last comes `upcoming`.
   void attend(DecodeRow<T>* rows, std::int64_t count, Rows<const In> k, Rows<const In> v, const KeyRange& keys,
-              const KeyRange& next) {
+              const Upcoming<In>& upcoming) {
     for (std::int64_t row = 0; row < count; ++row) {
       rows[row].q = scratch_.q + row * padded_width(problem_.head_dim);
       rows[row].scores = scratch_.scores + row * padded_width(tile_keys_);
@@ -306,11 +306,10 @@ class VectorProducts {
       to_v.ask_share(keys.last, row, count);
       if (!rows[row].seen.empty()) weigh_chunk(rows[row]);
     }
-    const Ahead<In> to_k = ahead(v, problem_.value_dim, keys.last, k, next);
+    const Ahead<In> to_k = ahead(v, problem_.value_dim, keys.last, upcoming.k, upcoming.keys);
     for (std::int64_t key = keys.first; key < keys.last; key += decode_block)
       value_rows<In>(rows, count, v, {key, key + decode_block}, problem_.value_dim, to_k, scratch_.sums);
   }
-  void finish() {}
 
  private:
   [[nodiscard]] Ahead<In> ahead(Rows<const In> own, std::int64_t width, std::int64_t last, Rows<const In> then,

@@ -63,18 +63,24 @@ struct DecodeRow {
   T* scores = nullptr;   ///< of the keys it sees, then weights
 };
 
-/// What a chunk needs of its rows; those of the chunk before may still be on their way.
+/// K that is read after a chunk; none: it is not known.
+template <class In>
+struct Upcoming {
+  Rows<const In> k{};
+  KeyRange keys{};
+};
+
+/// What a chunk needs of its rows, and a lane of its items.
 template <class T>
 struct DecodeScratch {
   DecodeScratch(Carver& carver, const Problem& problem, const Tile& tile)
       : taken(carver.take<std::int64_t>(8)),
         partials(carver.take<std::byte>(tile.queries * static_cast<std::int64_t>(Partials<T>::bytes(problem))),
-                 problem) {
-    for (DecodeRow<T>*& chunk : rows) chunk = carver.take<DecodeRow<T>>(tile.queries);
-  }
-  DecodeRow<T>* rows[2];
+                 problem),
+        rows(carver.take<DecodeRow<T>>(tile.queries)) {}
   std::int64_t* taken;   ///< items handed out of those that begin with this lane; a cache line of its own
   Partials<T> partials;  ///< of the only chunk, where there is one
+  DecodeRow<T>* rows;
 };
 
 /// What its products need on vectors.
@@ -89,26 +95,26 @@ struct VectorDecodeScratch {
   T* sums;    ///< of a block over values, for rows that share loads
 };
 
-/// What they need on tiles (tile_decode-inl.h): rows of an item, and teams of rows on their way, in turn.
+/// What they need on tiles (tile_decode-inl.h), for up to tile_team rows that go through a chunk together.
 struct TileDecodeScratch {
   static constexpr std::int64_t tile = 256;   ///< pairs of numbers, or sums, of a tile
-  static constexpr std::int64_t p_slots = 8;  ///< tiles of two blocks
-  static constexpr std::int64_t teams = 16;   ///< of two runs
+  static constexpr std::int64_t s_slots = 4;  ///< the one that is made, the two before, and one to spare
+  static constexpr std::int64_t p_slots = 8;  ///< tiles of two sets
   TileDecodeScratch(Carver& carver, const Problem& problem, const Tile& cut)
       : q(carver.take<std::uint16_t>(tiles_of(cut.queries, tile_team) * tiles_of(problem.head_dim, 32) * tile * 2)),
         team_q(carver.take<std::uint16_t>(tiles_of(problem.head_dim, 32) * tile * 2)),
         keys(carver.take<std::uint16_t>(decode_block * decode_o_width(std::max(problem.head_dim, problem.value_dim)))),
-        s(carver.take<float>(2 * tile)),
-        p(carver.take<std::uint32_t>(tile_team / 4 * p_slots * tile)),
+        s(carver.take<float>(s_slots * tile)),
+        p(carver.take<std::uint32_t>(p_slots * tile)),
         o(carver.take<float>(tile_team / 4 * tiles_of(problem.value_dim, 32) * tile)),
-        weights(carver.take<float>(teams * tile_team * decode_block)) {}
+        scores(carver.take<float>(tiles_of(cut.keys, decode_block) * decode_block * tile_team)) {}
   std::uint16_t* q;       ///< [16 rows][32 of D][pair of them][row][2]
   std::uint16_t* team_q;  ///< of a team that does not begin with one of 16 rows
   std::uint16_t* keys;    ///< [keys][D or Dv, padded]: those that cannot be read as they lie
-  float* s;               ///< [two tiles in turn][16 keys][16 rows]
-  std::uint32_t* p;       ///< [4 rows][slot][line][16 keys]
+  float* s;               ///< [tiles in turn][16 keys][16 rows]
+  std::uint32_t* p;       ///< [tiles of two sets][line][16 keys]
   float* o;               ///< [4 rows][32 of Dv][line][pair of them]
-  float* weights;         ///< [team][rows][keys]
+  float* scores;          ///< [16 keys][4 rows][line][4 keys][4 rows], then weights
 };
 
 }  // namespace fresnel::cpu

@@ -114,61 +114,70 @@ struct ItemRows {
   Products& products;
 };
 
-/// One chunk: its rows and what they see of it, then their products. `goes_on`: the next chunk is likely to follow.
+/// What is visible of one sequence.
+[[nodiscard]] inline Mask mask_of_item(const Launch& launch, const DecodeItem& item) {
+  return mask_of(launch.plan.problem, live_keys(launch.plan.problem, launch.inputs, item.batch));
+}
+
+/// The keys of an item's chunk that any of its rows sees.
+[[nodiscard]] inline KeyRange keys_of_item(const Launch& launch, const DecodeItem& item) {
+  const Problem& problem = launch.plan.problem;
+  const Mask mask = mask_of_item(launch, item);
+  const std::int64_t first = item.query(problem, 0), last = item.query(problem, item.count - 1);
+  const KeyRange all = mask.range(first, last - first + 1);
+  const std::int64_t keys = launch.plan.tile.keys, chunk = item.chunk * keys;
+  return {std::max(chunk, all.first), std::min(chunk + keys, all.last)};
+}
+
+/// One chunk: its rows and what they see of it, then their products, while memory is asked for the keys of `next`.
 template <class Products>
-void decode_chunk(const Launch& launch, const DecodeItem& item, bool goes_on, const ItemRows<Products>& of) {
+void decode_chunk(const Launch& launch, const DecodeItem& item, const std::optional<DecodeItem>& next,
+                  const ItemRows<Products>& of) {
   using In = typename Products::Element;
   using T = Real<In>;
   const Problem& problem = launch.plan.problem;
-  const Tile& tile = launch.plan.tile;
-  const DecodeScratch<T>& scratch = of.scratch;
-  Products& products = of.products;
-  const Mask mask = mask_of(problem, live_keys(problem, launch.inputs, item.batch));
-  const std::int64_t chunks = decode_chunks(problem, tile);
-  const KeyRange chunk{item.chunk * tile.keys, std::min((item.chunk + 1) * tile.keys, mask.keys)};
-  const auto query_of = [&](std::int64_t index) { return item.query(problem, index); };
-  const auto head_of = [&](std::int64_t index) { return item.head(problem, index); };
+  const std::int64_t chunks = decode_chunks(problem, launch.plan.tile);
+  const KeyRange keys = keys_of_item(launch, item);
+  const Mask mask = mask_of_item(launch, item);
   const auto partial_of = [&](std::int64_t index) {
-    if (chunks == 1) return scratch.partials(index);
-    const std::int64_t row = (item.batch * problem.heads_q + head_of(index)) * problem.queries + query_of(index);
+    if (chunks == 1) return of.scratch.partials(index);
+    const std::int64_t head = item.batch * problem.heads_q + item.head(problem, index);
+    const std::int64_t row = head * problem.queries + item.query(problem, index);
     return Partials<T>(launch.workspace.data(), problem)(row * chunks + item.chunk);
   };
 
-  DecodeRow<T>* const rows = scratch.rows[item.chunk % 2];
+  DecodeRow<T>* const rows = of.scratch.rows;
   for (std::int64_t index = 0; index < item.count; ++index) {
-    const KeyRange all = mask.range(query_of(index));
-    rows[index] = {KeyRange{std::max(chunk.first, all.first), std::min(chunk.last, all.last)}, partial_of(index),
-                   score_rule<T>(problem, launch.inputs, item.batch, head_of(index)), mask.position(query_of(index))};
+    const std::int64_t query = item.query(problem, index);
+    const KeyRange all = mask.range(query);
+    rows[index] = {KeyRange{std::max(keys.first, all.first), std::min(keys.last, all.last)}, partial_of(index),
+                   score_rule<T>(problem, launch.inputs, item.batch, item.head(problem, index)), mask.position(query)};
   }
-  const KeyRange all = mask.range(query_of(0), query_of(item.count - 1) - query_of(0) + 1);
-  const KeyRange any{std::max(chunk.first, all.first), std::min(chunk.last, all.last)};
-  if (!any.empty()) {
-    const auto k = rows_of<In>(launch.inputs.k, item.batch, item.kv_head);
+  if (!keys.empty()) {
+    const auto k_of = [&](const DecodeItem& one) { return rows_of<In>(launch.inputs.k, one.batch, one.kv_head); };
     const auto v = rows_of<In>(launch.inputs.v, item.batch, item.kv_head);
-    const std::int64_t start = chunk.first + (any.first - chunk.first) / decode_block * decode_block;
-    products.attend(rows, item.count, k, v, {start, any.last}, {chunk.last, goes_on ? all.last : 0});
-  } else {
-    products.finish();  // the chunk after this one takes the rows of the one before
+    const Upcoming<In> upcoming = next ? Upcoming<In>{k_of(*next), keys_of_item(launch, *next)} : Upcoming<In>{};
+    of.products.attend(rows, item.count, k_of(item), v, {keys.first / decode_block * decode_block, keys.last},
+                       upcoming);
   }
   if (chunks > 1) return;
-  products.finish();
   for (std::int64_t index = 0; index < item.count; ++index)
-    store_decoded<Products>(launch, item.batch, head_of(index), query_of(index), {0, rows[index].seen.empty() ? 0 : 1},
-                            [&](std::int64_t) { return partial_of(index); });
+    store_decoded<Products>(launch, item.batch, item.head(problem, index), item.query(problem, index),
+                            {0, rows[index].seen.empty() ? 0 : 1}, [&](std::int64_t) { return partial_of(index); });
 }
 
 /// What a lane does: the items that next() hands out, until it says that there are no more. Those of the same rows that
-/// follow each other are taken in one go, so that the values of one ask for the keys of the next; up to a multiple of
-/// `run` they are likely to.
+/// follow each other are taken in one go. Up to a multiple of `run` the next item is likely to be the lane's, too.
 template <class Products, class Next>
 void decode_lane(const Launch& launch, std::int64_t run, std::byte* memory, Next&& next) {
   using In = typename Products::Element;
   const Problem& problem = launch.plan.problem;
   const Tile& tile = launch.plan.tile;
   const std::int64_t items = decode_items(problem, tile), chunks = decode_chunks(problem, tile);
+  const auto item_at = [&](std::int64_t at) { return decode_item(problem, tile, at); };
   std::int64_t at = next();
   while (at < items) {
-    DecodeItem item = decode_item(problem, tile, at);
+    DecodeItem item = item_at(at);
     Carver carver(memory);
     const DecodeScratch<Real<In>> scratch(carver, problem, tile);
     Products products(carver, launch, item.count);
@@ -176,11 +185,11 @@ void decode_lane(const Launch& launch, std::int64_t run, std::byte* memory, Next
       products.place(
           index, rows_of<In>(launch.inputs.q, item.batch, item.head(problem, index)).row(item.query(problem, index)));
     for (std::int64_t before = at - 1; at == before + 1 && item.chunk < chunks; ++item.chunk) {
-      const bool goes_on = item.chunk + 1 < chunks && (at + 1) % run != 0;
-      decode_chunk<Products>(launch, item, goes_on, {scratch, products});
+      const bool goes_on = (at + 1) % run != 0 && at + 1 < items;
+      decode_chunk<Products>(launch, item, goes_on ? std::optional(item_at(at + 1)) : std::nullopt,
+                             {scratch, products});
       before = std::exchange(at, next());
     }
-    products.finish();
   }
 }
 
@@ -225,8 +234,13 @@ void decode(const Launch& launch) {
     });
   });
   if (chunks == 1) return;
-  parallel_for(launch.executor, plan.lanes, problem.batch * problem.heads_q * problem.queries,
-               [&](int, std::int64_t row) HWY_ATTR { merge_row<Products>(launch, row); });
+  // Rows lie in the order of their chunks: a lane begins with those whose states lie in its own caches.
+  const std::int64_t rows = problem.batch * problem.heads_q * problem.queries;
+  const std::int64_t shares = std::min<std::int64_t>(rows, plan.lanes), share = tiles_of(rows, shares);
+  parallel_for_groups(launch.executor, plan.lanes, shares, share, taken,
+                      [&](int, std::int64_t of, std::int64_t at) HWY_ATTR {
+                        if (of * share + at < rows) merge_row<Products>(launch, of * share + at);
+                      });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -34,11 +34,11 @@ Roundings decode_roundings(const Problem& problem, const Tile& tile) {
   roundings.splits = decode_chunks(problem, tile);
   return roundings;
 }
-/// As cpu.decode, on tiles that flush subnormal numbers; a weight is the sum of two bf16 numbers, of which the second
-/// is rounded: to 8 bits of less than 2^-7 of the weight.
+/// A chunk's sums are made in one go, on tiles that flush subnormal numbers; a weight is the sum of two bf16 numbers,
+/// of which the second is rounded: to 8 bits of less than 2^-7 of the weight.
 Roundings amx_decode_roundings(const Problem& problem, const Tile& tile) {
-  Roundings roundings = decode_roundings(problem, tile);
-  roundings.name = "cpu.amx_decode";
+  Roundings roundings = cpu_roundings("cpu.amx_decode", problem, tile);
+  roundings.splits = decode_chunks(problem, tile);
   roundings.unit_p = 0x1p-16;
   roundings.least_p = roundings.least = 0x1p-126;
   roundings.flushes_inputs = true;

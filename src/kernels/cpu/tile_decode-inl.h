@@ -14,19 +14,18 @@
 //     O        even columns                        odd columns
 //
 // Memory is read at full rate only if it is asked without a pause, and a processor looks ahead by a few hundred
-// instructions. So teams of rows meet blocks of keys in runs of up to eight, first K and then V, and between any two
-// products stands some vector work for another team, and a request for what is read next:
+// instructions. So a team of rows meets all K of a chunk and then all V of it, and between any two products stands some
+// vector work for another tile, and a request for what is read next:
 //
-//     over keys, team n      its scores are turned into rows, a tile later | weights of team n - 1 and their sum,
-//                            relative to the largest score of the block
-//     over values, team n    its weights are split, a tile ahead | sums of team n - 1 join o, both scaled to the
-//                            largest score so far
+//     over K, tile n    scores of tile n - 2 are scaled, their largest noted
+//     over V, set n     scores of set n + 1, 4 tiles of 4 rows, become weights and lines of P
 //
-// What passes between them is written a tile or two before it is read: the first level holds little beside what streams
-// through it. The last team of a run is finished in the next steps.
+// What is written by one side waits that long before the other reads it: no tile can be loaded from a store that is on
+// its way. Vectors hold scores and weights as they come, four rows by as many keys as there are lanes for, and are
+// turned round only where they become P.
 //
-// Sums over a block are made of zeros where a row or a key is not there, so a row computes the same alone as in
-// company. Zero times a value that is not finite is no zero: sums that are not finite are made again by hand.
+// Sums are made of zeros where a row or a key is not there, so a row computes the same alone as in company. Zero times
+// a value that is not finite is no zero: sums that are not finite are made again by hand.
 
 #if defined(FRESNEL_KERNELS_CPU_TILE_DECODE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef FRESNEL_KERNELS_CPU_TILE_DECODE_INL_H_
@@ -50,7 +49,7 @@ using Numbers = hn::Vec<Number>;
 inline constexpr std::int64_t numbers_at_once = HWY_LANES(std::uint16_t);
 
 inline constexpr std::int64_t tile_depth = 32;                  ///< numbers of a line
-inline constexpr std::int64_t block_tiles = decode_block / 16;  ///< of keys
+inline constexpr std::int64_t block_tiles = decode_block / 16;  ///< of keys that are looked at together
 
 /// Numbers [at, at + numbers_at_once) of a row of `width`, zeros beyond; of no row, zeros.
 HWY_INLINE Numbers load_numbers(const BFloat16* row, std::int64_t at, std::int64_t width) {
@@ -70,43 +69,56 @@ struct KeyTile {
   [[nodiscard]] const std::byte* columns(std::int64_t step) const { return from + step * tile_width; }
 };
 
-/// Rows of an item that meet the same keys of a block together.
-struct Team {
-  const DecodeRow<float>* rows = nullptr;
-  std::int64_t first = 0, count = 0;        ///< which rows of the item
-  KeyRange keys{};                          ///< of the block
-  std::int64_t block = 0;                   ///< its first key
-  bool asks = false;                        ///< for what is read next; another team of the block has asked already
-  float* weights = nullptr;                 ///< [16 rows][keys of the block], scores before
-  float before[tile_team], now[tile_team];  ///< what o so far, and the sums over the block, are scaled by
-
-  [[nodiscard]] KeyRange tile(std::int64_t index) const { return {block + 16 * index, block + 16 * index + 16}; }
+/// Four rows of a team. Of 16 keys they have 4 x 16 scores, then weights, key 4 b + i of row r in number 4 b + r of
+/// line i.
+struct Quad {
+  static constexpr std::int64_t numbers = 64;
+  HWY_ALIGN float away[16];   ///< ALiBi: from the row's position to the keys of line 0 of the team's first tile
+  HWY_ALIGN float slope[16];  ///< the row's
+  HWY_ALIGN float most[16];   ///< largest scores; then those of the row, or 0, which weights are relative to
+  HWY_ALIGN float sum[16];    ///< of weights
 };
 
-/// Asks the first level for as many rows as are read, 4 KB ahead, a few at a time: more than a dozen lines at once
+/// Rows of an item that meet the same keys of a chunk together.
+struct Team {
+  const DecodeRow<float>* rows = nullptr;
+  std::int64_t first = 0, count = 0;  ///< which rows of the item
+  KeyRange keys{};                    ///< what they see of the chunk
+  std::int64_t start = 0;             ///< key 0 of its tiles, at or before that
+  bool asks = false;                  ///< for what is read next; another team has asked already
+  bool alibi_exactly = false;         ///< whether distances are exact numbers
+
+  [[nodiscard]] std::int64_t quads() const { return tiles_of(count, 4); }
+  [[nodiscard]] std::int64_t blocks() const { return tiles_of(keys.last - start, decode_block); }
+  [[nodiscard]] KeyRange tile(std::int64_t index) const { return {start + 16 * index, start + 16 * index + 16}; }
+};
+
+/// Asks the first level for as many rows as are read, 6 KB ahead, a few at a time: more than a dozen lines at once
 /// would have to wait for each other. After the rows before `last` come those of `then`.
 class AskAhead {
  public:
   HWY_INLINE AskAhead(Rows<const BFloat16> rows, std::int64_t width, std::int64_t first, std::int64_t last,
                       Rows<const BFloat16> then, const KeyRange& range)
-      : width_(width) {
+      : rows_(rows), then_(then), range_(range), last_(last), width_(width) {
     constexpr std::int64_t size = sizeof(BFloat16);
-    const std::int64_t at = first + std::clamp<std::int64_t>(4096 / (width * size), 16, 256) / 16 * 16;
-    const bool here = at < last;
-    const std::int64_t row = here ? at : range.first + (at - last);
-    const Rows<const BFloat16>& asked = here ? rows : then;
-    rest_ = std::clamp<std::int64_t>((here ? last : range.last) - row, 0, 16);
-    if (rest_ == 0) return;  // no such row: its address may not even be a number
-    from_ = asked.row(row);
-    stride_ = asked.stride;
+    at_ = first + std::clamp<std::int64_t>(6144 / (width * size), 16, 256) / 4 * 4;
   }
   /// A quarter of them.
   HWY_INLINE void some() {
-    if (rest_ == 16 && stride_ == width_) return lines(from_ + 4 * taken_++ * width_, 4 * width_);
-    for (std::int64_t row = 4 * taken_++, end = std::min(row + 4, rest_); row < end; ++row)
-      lines(from_ + row * stride_, width_);
+    const bool here = at_ < last_;
+    const std::int64_t row = here ? at_ : range_.first + (at_ - last_);
+    const std::int64_t count = std::min<std::int64_t>((here ? last_ : range_.last) - row, 4);
+    at_ += 4;
+    if (count <= 0) return;  // no such row: its address may not even be a number
+    const Rows<const BFloat16>& asked = here ? rows_ : then_;
+    const BFloat16* const from = asked.row(row);
+    if (count == 4 && asked.stride == width_) return lines(from, 4 * width_);
+    for (std::int64_t one = 0; one < count; ++one) lines(from + one * asked.stride, width_);
   }
-  HWY_INLINE void nothing() { rest_ = 0; }
+  HWY_INLINE void nothing() {
+    last_ = 0;
+    range_ = {};
+  }
 
  private:
   static HWY_INLINE void lines(const BFloat16* from, std::int64_t numbers) {
@@ -120,9 +132,9 @@ class AskAhead {
     for (; numbers > 0; numbers -= line, from += line) __builtin_prefetch(from, 0, 3);
   }
 
-  const BFloat16* from_ = nullptr;
-  std::ptrdiff_t stride_ = 0;
-  std::int64_t width_, rest_, taken_ = 0;
+  Rows<const BFloat16> rows_, then_;
+  KeyRange range_;
+  std::int64_t last_, width_, at_ = 0;
 };
 
 /// `Unit` is HardwareTiles, or a portable one in tests.
@@ -137,9 +149,6 @@ class TileProducts {
         value_steps_(tiles_of(problem_.value_dim, tile_depth)),
         scratch_(carver, problem_, launch.plan.tile) {
     std::fill_n(scratch_.q, tiles_of(rows, tile_team) * d_steps_ * 2 * tile_numbers, std::uint16_t{0});
-    for (std::int64_t team = 0; team < TileDecodeScratch::teams; ++team)
-      all_teams_[team].weights = scratch_.weights + team * tile_team * decode_block;
-    std::fill_n(scratch_.p, tiles_of(std::min<std::int64_t>(rows, tile_team), 4) * p_slots * tile_numbers, 0u);
   }
 
   void place(std::int64_t row, const BFloat16* q) {
@@ -152,57 +161,45 @@ class TileProducts {
   }
   [[nodiscard]] static std::int64_t o_width(std::int64_t width) { return decode_o_width(width); }
 
-  /// The state of every row over its keys of `keys`, which begin with a block; rows `next` of K are read then. What is
-  /// still missing after the last team comes in with the next chunk's, or with finish().
+  /// The state of every row over its keys of `keys`, a chunk or what rows see of it; then `upcoming` is read.
   void attend(DecodeRow<float>* rows, std::int64_t count, Rows<const BFloat16> k, Rows<const BFloat16> v,
-              const KeyRange& keys, const KeyRange& next) {
+              const KeyRange& keys, const Upcoming<BFloat16>& upcoming) {
     k_ = k;
     v_ = v;
-    run_ = {keys.first, keys.last};
-    for (std::int64_t key = keys.first; key < keys.last; key += decode_block) {
-      bool asks = true;
-      for_rows_together<tile_team>(rows, count, {key, key + decode_block},
-                                   [&](std::int64_t together, const DecodeRow<float>* from, const KeyRange& seen)
-                                       HWY_ATTR {
-                                         if (teams_ == most_teams) {
-                                           run_.last = key;
-                                           meet({key, keys.last});
-                                           run_ = {key, keys.last};
-                                         }
-                                         Team& team = team_of(teams_++);
-                                         team.rows = from;
-                                         team.first = from - rows;
-                                         team.count = together;
-                                         team.keys = seen;
-                                         team.block = key;
-                                         team.asks = asks;
-                                         asks = false;
-                                       });
-    }
-    meet(next);
-  }
-  void finish() {
-    for (std::int64_t row = 0; row < summed_->count; ++row) add_sums(*summed_, row);
-    summed_ = &none_;
+    upcoming_ = upcoming;
+    bool asks = true;
+    for_rows_together<tile_team>(
+        rows, count, keys, [&](std::int64_t together, const DecodeRow<float>* from, const KeyRange& seen) HWY_ATTR {
+          const std::int64_t start = keys.first + (seen.first - keys.first) / decode_block * decode_block;
+          team_ = {from, from - rows, together, seen, start, std::exchange(asks, false), false};
+          begin_team();
+          meet_keys();
+          set_bases();
+          meet_values();
+          for (std::int64_t row = 0; row < team_.count; ++row) {
+            if (row < extra_tiles) ask_at_value_tile(team_.blocks() * block_tiles + row);
+            take_sums(row);
+          }
+        });
   }
 
  private:
   static constexpr std::int64_t tile_numbers = TileDecodeScratch::tile;
-  static constexpr std::int64_t most_teams = TileDecodeScratch::teams / 2;  ///< of a run
+  /// For so many tiles more is asked where vectors work alone for a while.
+  static constexpr std::int64_t extra_tiles = 4;
 
   [[nodiscard]] std::uint16_t* q_of(std::int64_t team) const { return scratch_.q + team * d_steps_ * tile_numbers * 2; }
-  /// Teams of a run; those of the run before keep their places.
-  [[nodiscard]] Team& team_of(std::int64_t index) {
-    return all_teams_[(first_team_ + index) % TileDecodeScratch::teams];
+  [[nodiscard]] float* numbers_of(std::int64_t tile, std::int64_t quad) const {
+    return scratch_.scores + (tile * team_.quads() + quad) * Quad::numbers;
   }
 
-  /// Q of a team, packed anew where its first row is not the first of 16.
-  const std::uint16_t* q_for(const Team& of) const {
-    if (of.first % tile_team == 0) return q_of(of.first / tile_team);
+  /// Q of the team, packed anew where its first row is not the first of 16.
+  const std::uint16_t* q_for_team() const {
+    if (team_.first % tile_team == 0) return q_of(team_.first / tile_team);
     const std::int64_t lines = d_steps_ * 16;
     std::fill_n(scratch_.team_q, lines * tile_depth, std::uint16_t{0});
-    for (std::int64_t row = 0; row < of.count; ++row) {
-      const std::int64_t index = of.first + row;
+    for (std::int64_t row = 0; row < team_.count; ++row) {
+      const std::int64_t index = team_.first + row;
       const std::uint16_t* const from = q_of(index / tile_team) + index % tile_team * 2;
       for (std::int64_t line = 0; line < lines; ++line)
         std::copy_n(from + line * tile_depth, 2, scratch_.team_q + line * tile_depth + row * 2);
@@ -210,84 +207,90 @@ class TileProducts {
     return scratch_.team_q;
   }
 
-  /// 16 keys of a block: as they lie where they are all there and their columns fill `steps`, else copied among zeros.
-  HWY_INLINE KeyTile key_tile(const Team& of, Rows<const BFloat16> rows, std::int64_t tile, std::int64_t width,
+  /// 16 keys: as they lie where they are all there and their columns fill `steps`, else copied among zeros.
+  HWY_INLINE KeyTile key_tile(Rows<const BFloat16> rows, std::int64_t tile, std::int64_t width,
                               std::int64_t steps) const {
     const std::int64_t padded = steps * tile_depth;
-    const KeyRange keys = of.tile(tile);
-    if (of.keys.first <= keys.first && keys.last <= of.keys.last && width == padded)
+    const KeyRange keys = team_.tile(tile);
+    if (team_.keys.first <= keys.first && keys.last <= team_.keys.last && width == padded)
       return {reinterpret_cast<const std::byte*>(rows.row(keys.first)),
               rows.stride * static_cast<std::ptrdiff_t>(sizeof(BFloat16))};
-    std::uint16_t* const copy = scratch_.keys + tile * 16 * padded;
+    std::uint16_t* const copy = scratch_.keys + tile % block_tiles * 16 * padded;
     for (std::int64_t line = 0; line < 16; ++line) {
       const std::int64_t key = keys.first + line;
-      const bool there = of.keys.first <= key && key < of.keys.last;
+      const bool there = team_.keys.first <= key && key < team_.keys.last;
       for (std::int64_t at = 0; at < padded; at += numbers_at_once)
         hn::Store(load_numbers(there ? rows.row(key) : nullptr, at, width), Number(), copy + line * padded + at);
     }
     return {reinterpret_cast<const std::byte*>(copy), padded * static_cast<std::ptrdiff_t>(sizeof(BFloat16))};
   }
 
-  /// The teams gathered meet their keys. Rows `next` of K come after.
-  void meet(const KeyRange& next) {
-    if (teams_ == 0) return;
-    for (std::int64_t index = 0; index < teams_; ++index)
-      key_step(team_of(index), index > 0 ? team_of(index - 1) : none_);
-    unit_.fence();
-    Team &first = team_of(0), &last = team_of(teams_ - 1);
-    if (teams_ == 1) {  // no step of another team stands between
-      for (int part = 0; part < 4; ++part) hand_out(last, 3, 4 * part);
-      for (std::int64_t row = 0; row < last.count; ++row) weigh_block(last, row);
+  void begin_team() {
+    const std::int64_t rows = team_.count, length = team_.keys.last - team_.start;
+    team_.alibi_exactly = true;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t distance = team_.start - team_.rows[row].position;
+      team_.alibi_exactly &= distance > -exact_distance<float> && distance + length < exact_distance<float>;
     }
-    for (int part = 0; part < 4; ++part) split_weights(first, 0, part);
-    for (std::int64_t index = 0; index < teams_; ++index)
-      value_step(team_of(index), index + 1 < teams_ ? team_of(index + 1) : none_,
-                 index == 0 && teams_ > 1 ? last : none_, next);
-    first_team_ = (first_team_ + teams_) % TileDecodeScratch::teams;
-    teams_ = 0;
+    for (std::int64_t at = 0; at < 16 * team_.quads(); ++at) {
+      const std::int64_t lane = at % 16, row = at / 16 * 4 + lane % 4;
+      const DecodeRow<float>& of = team_.rows[std::min(row, rows - 1)];
+      Quad& quad = quads_[at / 16];
+      quad.away[lane] = team_.alibi_exactly ? static_cast<float>(team_.start + lane / 4 * 4 - of.position) : 0.0f;
+      quad.slope[lane] = of.rule.slope;
+      quad.most[lane] = -std::numeric_limits<float>::infinity();
+      quad.sum[lane] = 0;
+    }
   }
 
-  /// Products of a team over keys. Registers: S 0, K 5 and 6 in turn, Q 1 to 4, or 7 where it has more steps.
-  void key_step(Team& now, Team& before) {
-    KeyTile tiles[block_tiles];
-    for (std::int64_t tile = 0; tile < block_tiles; ++tile)
-      tiles[tile] = key_tile(now, k_, tile, problem_.head_dim, d_steps_);
-    const std::uint16_t* const q = q_for(now);
+  /// Products over K. Registers: S 0, K 5 and 6 in turn, Q 1 to 4, or 7 where it has more steps.
+  void meet_keys() {
+    const std::uint16_t* const q = q_for_team();
     const bool q_stays = d_steps_ <= 4;
     unit_.fence();
     if (q_stays) load_q(q);
-    for (std::int64_t tile = 0; tile < block_tiles; ++tile) {
-      AskAhead ahead(k_, problem_.head_dim, now.tile(tile).first, run_.last, v_, run_);
-      if (!now.asks) ahead.nothing();
+    const std::int64_t last = team_.blocks() * block_tiles;
+    KeyTile tiles[block_tiles];
+    for (std::int64_t tile = 0; tile < last; ++tile) {
+      if (tile % block_tiles == 0) {
+        unit_.fence();
+        for (std::int64_t one = 0; one < block_tiles; ++one)
+          tiles[one] = key_tile(k_, tile + one, problem_.head_dim, d_steps_);
+      }
+      const KeyTile& k = tiles[tile % block_tiles];
+      AskAhead ahead(k_, problem_.head_dim, team_.tile(tile).first, team_.keys.last, v_, team_.keys);
+      if (!team_.asks) ahead.nothing();
       unit_.fence();
       unit_.template zero<0>();
       const auto part = [&]<int at>() HWY_ATTR {
         if (q_stays && at < d_steps_) {
-          unit_.template load<5 + at % 2>(tiles[tile].columns(at), tiles[tile].stride);
+          unit_.template load<5 + at % 2>(k.columns(at), k.stride);
         }
         for (std::int64_t step = at * d_steps_ / 4; step < (at + 1) * d_steps_ / 4 && !q_stays; ++step) {
           unit_.template load<7>(q + step * 2 * tile_numbers, tile_width);
-          unit_.template load<5 + at % 2>(tiles[tile].columns(step), tiles[tile].stride);
+          unit_.template load<5 + at % 2>(k.columns(step), k.stride);
           unit_.template multiply_add<0, 5 + at % 2, 7>();
         }
         ahead.some();
-        if (tile == 0) {
-          hand_out(before, 3, 4 * at);
-        } else {
-          hand_out(now, tile - 1, 4 * at);
-        }
+        if (tile >= 2) take_scores(tile - 2, at);
         if (q_stays && at < d_steps_) unit_.template multiply_add<0, 5 + at % 2, 1 + at>();
-        const std::int64_t row = 4 * at + tile;
-        if (row < before.count) weigh_block(before, row);
-        if (row < summed_->count) add_sums(*summed_, row);
       };
       part.template operator()<0>();
       part.template operator()<1>();
       part.template operator()<2>();
       part.template operator()<3>();
-      unit_.template store<0>(scratch_.s + tile % 2 * tile_numbers, tile_width);
+      unit_.template store<0>(s_of(tile), tile_width);
     }
-    summed_ = &none_;
+    unit_.fence();
+    for (std::int64_t tile = last - 2; tile < last; ++tile)
+      for (int line = 0; line < 4; ++line) take_scores(tile, line);
+  }
+
+  /// Asks for what a tile of V, or of what comes after V, asks for.
+  void ask_at_value_tile(std::int64_t tile) const {
+    if (!team_.asks) return;
+    AskAhead ahead(v_, problem_.value_dim, team_.tile(tile).first, team_.keys.last, upcoming_.k, upcoming_.keys);
+    for (int part = 0; part < 4; ++part) ahead.some();
   }
 
   HWY_INLINE void load_q(const std::uint16_t* q) {
@@ -296,199 +299,219 @@ class TileProducts {
     if (d_steps_ > 2) unit_.template load<3>(q + 4 * tile_numbers, tile_width);
     if (d_steps_ > 3) unit_.template load<4>(q + 6 * tile_numbers, tile_width);
   }
+  [[nodiscard]] float* s_of(std::int64_t tile) const {
+    return scratch_.s + tile % TileDecodeScratch::s_slots * tile_numbers;
+  }
 
-  /// Products of a team over values. Registers: O 0 to 3, V 5 and 6 in turn, P 7.
-  void value_step(Team& now, const Team& next, Team& scored, const KeyRange& next_keys) {
-    KeyTile tiles[block_tiles];
-    for (std::int64_t tile = 0; tile < block_tiles; ++tile)
-      tiles[tile] = key_tile(now, v_, tile, problem_.value_dim, value_steps_);
-    zero_sums();
+  /// Every fourth key of a tile: scores of all rows, finished.
+  HWY_INLINE void take_scores(std::int64_t tile, int line) {
+    const Full<float> d;
+    const Rows<const float> s{s_of(tile), 16};
+    const KeyRange keys = team_.tile(tile);
+    const bool hides = keys.first < team_.keys.first || keys.last > team_.keys.last;
+    const ScoreRule<float>& rule = team_.rows->rule;
+    for (std::int64_t of = 0; of < team_.quads(); ++of) {
+      Quad& quad = quads_[of];
+      float* const to = numbers_of(tile, of) + line * 16;
+      for (std::int64_t lane = 0; lane < 16; lane += lanes_of<float>) {
+        auto score = hn::Mul(load_blocks(d, s, lane + line, 16, 4 * of), hn::Set(d, rule.scale));
+        if (!rule.plain()) score = biased(quad, tile, line, lane, score);
+        if (hides) score = hidden_out(keys.first, line, lane, score);
+        hn::Store(score, d, to + lane);
+        hn::Store(hn::Max(hn::Load(d, quad.most + lane), score), d, quad.most + lane);
+      }
+    }
+  }
+  HWY_INLINE Vector<float> biased(const Quad& quad, std::int64_t tile, int line, std::int64_t lane,
+                                  Vector<float> score) const {
+    const Full<float> d;
+    const ScoreRule<float>& rule = team_.rows->rule;
+    if (rule.softcap != 0) score = soft_capped<float>(score, rule.softcap);
+    if (!rule.alibi) return score;
+    auto away = hn::Add(hn::Load(d, quad.away + lane), hn::Set(d, static_cast<float>(16 * tile + line)));
+    if (!team_.alibi_exactly) {
+      HWY_ALIGN float exact[lanes_of<float>];
+      for (std::int64_t at = 0; at < lanes_of<float>; ++at) {
+        const std::int64_t row = std::min((&quad - quads_) * 4 + at % 4, team_.count - 1);
+        exact[at] = static_cast<float>(team_.tile(tile).first + (lane + at) / 4 * 4 + line - team_.rows[row].position);
+      }
+      away = hn::Load(d, exact);
+    }
+    if (rule.distance) away = hn::Neg(hn::Abs(away));
+    return hn::Add(score, hn::Mul(hn::Load(d, quad.slope + lane), away));
+  }
+  /// -inf for keys that the team does not see.
+  HWY_INLINE Vector<float> hidden_out(std::int64_t first, int line, std::int64_t lane, Vector<float> score) const {
+    const Full<float> d;
+    HWY_ALIGN float kept[lanes_of<float>];
+    hn::Store(score, d, kept);
+    for (std::int64_t at = 0; at < lanes_of<float>; ++at) {
+      const std::int64_t key = first + (lane + at) / 4 * 4 + line;
+      if (key < team_.keys.first || key >= team_.keys.last) kept[at] = -std::numeric_limits<float>::infinity();
+    }
+    return hn::Load(d, kept);
+  }
+
+  /// The largest score of every row, which its weights are relative to.
+  void set_bases() {
+    for (std::int64_t row = 0; row < 4 * team_.quads(); ++row) {
+      float* const most = quads_[row / 4].most + row % 4;
+      float m = most[0];
+      for (int block = 4; block < 16; block += 4)
+        if (most[block] > m) m = most[block];
+      if (row < team_.count) *team_.rows[row].state.m = m;
+      const float base = m == -std::numeric_limits<float>::infinity() ? 0 : m;
+      for (int block = 0; block < 16; block += 4) most[block] = base;
+    }
+  }
+
+  /// Products over V. Registers: O 0 to 3, V 5 and 6 in turn, P 7. O of the only four rows and columns stays there.
+  void meet_values() {
+    const std::int64_t quads = team_.quads(), groups = tiles_of(value_steps_, 4), blocks = team_.blocks();
+    const bool o_stays = quads * groups == 1;
     for (std::int64_t tile = 0; tile < block_tiles; ++tile) {
-      AskAhead ahead(v_, problem_.value_dim, now.tile(tile).first, run_.last, k_, next_keys);
-      if (!now.asks) ahead.nothing();
+      if (tile < extra_tiles) ask_at_value_tile(tile);
+      for (int part = 0; part < 4; ++part) make_weights(0, tile, part);
+    }
+    for (std::int64_t set = 0; set < blocks * quads; ++set) {
+      const std::int64_t block = set / quads, quad = set % quads;
+      KeyTile tiles[block_tiles];
       unit_.fence();
-      unit_.template load<7>(p_of(now, 0, tile), tile_width);
-      const auto part = [&]<int at>() HWY_ATTR {
-        if (at < value_steps_) {
-          unit_.template load<5 + at % 2>(tiles[tile].columns(at), tiles[tile].stride);
+      for (std::int64_t tile = 0; tile < block_tiles; ++tile)
+        tiles[tile] = key_tile(v_, block * block_tiles + tile, problem_.value_dim, value_steps_);
+      for (std::int64_t group = 0; group < groups; ++group) {
+        const bool asks = team_.asks && quad == 0 && group == 0;
+        if (block == 0) {
+          zero_o();
+        } else if (!o_stays) {
+          unit_.fence();
+          load_o(quad, group);
         }
-        ahead.some();
-        if (tile == 0) hand_out(scored, 3, 4 * at);
-        if (at < value_steps_) unit_.template multiply_add<at, 7, 5 + at % 2>();
-        const std::int64_t row = 4 * at + tile;
-        if (row < scored.count) weigh_block(scored, row);
-        if (tile == 3) {
-          split_weights(next, 0, at);
-        } else {
-          split_weights(now, tile + 1, at);
-        }
-        if (row < summed_->count) add_sums(*summed_, row);
-      };
-      part.template operator()<0>();
-      part.template operator()<1>();
-      part.template operator()<2>();
-      part.template operator()<3>();
-    }
-    unit_.fence();
-    finish_values(now, tiles);
-    summed_ = &now;
-  }
-
-  /// Four rows take their scores of 16 keys.
-  HWY_INLINE void hand_out(const Team& of, std::int64_t tile, std::int64_t line) const {
-    if (line >= of.count) return;
-    const Full<float> d;
-    const Rows<const float> s{scratch_.s + tile % 2 * tile_numbers, 16};
-    float* const to = of.weights + line * decode_block + tile * 16;
-    for (std::int64_t lane = 0; lane < 16; lane += lanes_of<float>) {
-      Vector<float> v[4];
-      for (std::int64_t row = 0; row < 4; ++row) v[row] = load_blocks(d, s, lane + row, 16, line);
-      transpose_blocks(v);
-      for (std::int64_t row = 0; row < 4; ++row) hn::Store(v[row], d, to + row * decode_block + lane);
-    }
-  }
-
-  /// A row's scores become weights.
-  HWY_INLINE void weigh_block(Team& of, std::int64_t line) const {
-    const DecodeRow<float>& row = of.rows[line];
-    float* const weights = of.weights + line * decode_block;
-    const std::int64_t from = of.keys.first - of.block, count = of.keys.size();
-    if (from > 0) std::copy_n(weights + from, count, weights);
-    const float m = finish_scores(row.rule, of.keys.first - row.position, count, weights);
-    const float sum = weigh(m, count, weights);
-    if (from > 0) std::copy_backward(weights, weights + count, weights + from + count);
-    if (count < decode_block) {
-      std::fill_n(weights, from, 0.0f);
-      std::fill(weights + from + count, weights + decode_block, 0.0f);
-    }
-    raise(row, m, sum, fresh(of, line), of.before[line], of.now[line]);
-  }
-  /// The first block that the row sees.
-  [[nodiscard]] static bool fresh(const Team& of, std::int64_t line) { return of.block <= of.rows[line].seen.first; }
-
-  /// A block's largest score and sum join a row's state; its o so far and its sums are to be scaled by `before` and
-  /// `now`. As State::push of semantics/softmax.hpp.
-  HWY_INLINE void raise(const DecodeRow<float>& row, float m, float sum, bool fresh, float& before, float& now) const {
-    constexpr float none = -std::numeric_limits<float>::infinity();
-    before = now = 1;
-    if (fresh) {
-      *row.state.m = m;
-      *row.state.l = sum;
-      return;
-    }
-    const bool higher = m > *row.state.m;
-    const float lower = higher ? *row.state.m : m, highest = higher ? m : *row.state.m;
-    const float by =
-        lower == none ? 0.0f : hn::GetLane(exp_nonpositive<float>(hn::Set(Full<float>(), lower - highest)));
-    (higher ? before : now) = by;
-    *row.state.l = *row.state.l * before + sum * now;
-    *row.state.m = highest;
-  }
-
-  /// Four rows' weights of 16 keys go to their lines of P.
-  HWY_INLINE void split_weights(const Team& of, std::int64_t tile, std::int64_t four) const {
-    const std::int64_t rows = std::min<std::int64_t>(of.count - 4 * four, 4);
-    if (rows <= 0) return;
-    const float* from = of.weights + 4 * four * decode_block + tile * 16;
-    std::uint32_t* to = p_of(of, four, tile);
-    for (std::int64_t row = 0; row < rows; ++row, from += decode_block, to += 16) split_row(from, to);
-  }
-  static HWY_INLINE void split_row(const float* weights, std::uint32_t* to) {
-    const Full<float> d;
-    const hn::RebindToUnsigned<Full<float>> du;
-    const auto upper_half = hn::Set(du, 0xffff0000u);
-    for (std::int64_t at = 0; at < 16; at += lanes_of<float>) {
-      const auto weight = hn::Load(d, weights + at);
-      const auto high = hn::And(hn::BitCast(du, weight), upper_half);
-      const auto rest = hn::BitCast(du, hn::Sub(weight, hn::BitCast(d, high)));
-      const auto low = hn::And(hn::Add(rest, hn::Set(du, 0x8000u)), upper_half);  // of NaN, anything: high is NaN
-      hn::Store(hn::ShiftRight<16>(high), du, to + at);
-      hn::Store(hn::ShiftRight<16>(low), du, to + 64 + at);
-      hn::Store(high, du, to + 128 + at);
-      hn::Store(low, du, to + 192 + at);
-    }
-  }
-
-  /// P of four rows and a tile of keys. That of the first four is read at once, and two slots will do; others, or
-  /// further columns, wait for the end of their step, while the next team begins to write its own.
-  static constexpr std::int64_t p_slots = TileDecodeScratch::p_slots;
-  [[nodiscard]] std::uint32_t* p_of(const Team& of, std::int64_t four, std::int64_t tile) const {
-    const std::int64_t turn = (&of - all_teams_) % 2;
-    const std::int64_t slot = four == 0 && value_steps_ <= 4 ? tile % 2 : turn * block_tiles + tile;
-    return scratch_.p + (four * p_slots + slot) * tile_numbers;
-  }
-
-  /// The first four rows and 128 columns have been multiplied step by step. The others follow in one go, their values
-  /// in the first level by now.
-  HWY_INLINE void finish_values(const Team& now, const KeyTile* tiles) {
-    store_sums(0, 0);
-    for (std::int64_t four = 0; 4 * four < now.count; ++four) {
-      for (std::int64_t first = four == 0 ? 4 : 0; first < value_steps_; first += 4) {
-        zero_sums();
-        for (std::int64_t tile = 0; tile < block_tiles; ++tile) {
-          unit_.template load<7>(p_of(now, four, tile), tile_width);
-          multiply_columns<0>(tiles[tile], first);
-          multiply_columns<1>(tiles[tile], first);
-          multiply_columns<2>(tiles[tile], first);
-          multiply_columns<3>(tiles[tile], first);
-        }
-        store_sums(four, first);
+        for (std::int64_t tile = 0; tile < block_tiles; ++tile) value_tile(tiles[tile], set, tile, group, asks);
+        if (!o_stays || block + 1 == blocks) store_o(quad, group);
       }
     }
     unit_.fence();
   }
-  template <int at>
-  HWY_INLINE void multiply_columns(const KeyTile& v, std::int64_t first) {
-    if (first + at >= value_steps_) return;
-    unit_.template load<5>(v.columns(first + at), v.stride);
-    unit_.template multiply_add<at, 7, 5>();
+  /// 16 keys of four rows and up to 128 columns; the weights of the next set beside the first ones.
+  HWY_INLINE void value_tile(const KeyTile& v, std::int64_t set, std::int64_t tile, std::int64_t group, bool asks) {
+    const std::int64_t quads = team_.quads(), first = 4 * group, index = set / quads * block_tiles + tile;
+    const bool makes = group == 0 && set + 1 < team_.blocks() * quads;
+    AskAhead ahead(v_, problem_.value_dim, team_.tile(index).first, team_.keys.last, upcoming_.k, upcoming_.keys);
+    if (!asks) ahead.nothing();
+    unit_.fence();
+    unit_.template load<7>(p_of(set, tile), tile_width);
+    const auto part = [&]<int at>() HWY_ATTR {
+      if (first + at < value_steps_) unit_.template load<5 + at % 2>(v.columns(first + at), v.stride);
+      ahead.some();
+      if (makes) make_weights(set + 1, tile, at);
+      if (first + at < value_steps_) unit_.template multiply_add<at, 7, 5 + at % 2>();
+    };
+    part.template operator()<0>();
+    part.template operator()<1>();
+    part.template operator()<2>();
+    part.template operator()<3>();
   }
-  HWY_INLINE void zero_sums() {
+
+  /// P of a set; those of two sets are there.
+  [[nodiscard]] std::uint32_t* p_of(std::int64_t set, std::int64_t tile) const {
+    return scratch_.p + (set % 2 * block_tiles + tile) * tile_numbers;
+  }
+  /// A quarter of the work for a tile of a set: scores become weights, and these, row by row, lines of P.
+  HWY_INLINE void make_weights(std::int64_t set, std::int64_t tile, int part) {
+    const Full<float> d;
+    const std::int64_t quads = team_.quads();
+    Quad& quad = quads_[set % quads];
+    float* const numbers = numbers_of(set / quads * block_tiles + tile, set % quads);
+    for (std::int64_t lane = 0; lane < 16; lane += lanes_of<float>) {
+      if (part < 2) {
+        const auto base = hn::Load(d, quad.most + lane);
+        auto sum = hn::Load(d, quad.sum + lane);
+        for (int line = 2 * part; line < 2 * part + 2; ++line) {
+          float* const at = numbers + line * 16 + lane;
+          const auto weight = exp_nonpositive<float>(hn::Sub(hn::Load(d, at), base));
+          hn::Store(weight, d, at);
+          sum = hn::Add(sum, weight);
+        }
+        hn::Store(sum, d, quad.sum + lane);
+        continue;
+      }
+      Vector<float> lines[4];
+      for (int line = 0; line < 4; ++line) lines[line] = hn::Load(d, numbers + line * 16 + lane);
+      transpose_blocks(lines);
+      std::uint32_t* const to = p_of(set, tile) + lane;
+      split_row(lines[2 * part - 4], to + (2 * part - 4) * 16);
+      split_row(lines[2 * part - 3], to + (2 * part - 3) * 16);
+    }
+  }
+  /// A row's weights in two parts, each of which stands first in one line and second in another.
+  static HWY_INLINE void split_row(Vector<float> weight, std::uint32_t* to) {
+    const Full<float> d;
+    const hn::RebindToUnsigned<Full<float>> du;
+    const auto upper_half = hn::Set(du, 0xffff0000u);
+    const auto high = hn::And(hn::BitCast(du, weight), upper_half);
+    const auto rest = hn::BitCast(du, hn::Sub(weight, hn::BitCast(d, high)));
+    const auto low = hn::And(hn::Add(rest, hn::Set(du, 0x8000u)), upper_half);  // of NaN, anything: high is NaN
+    hn::Store(hn::ShiftRight<16>(high), du, to);
+    hn::Store(hn::ShiftRight<16>(low), du, to + 64);
+    hn::Store(high, du, to + 128);
+    hn::Store(low, du, to + 192);
+  }
+
+  HWY_INLINE void zero_o() {
     unit_.template zero<0>();
     unit_.template zero<1>();
     unit_.template zero<2>();
     unit_.template zero<3>();
   }
-  HWY_INLINE void store_sums(std::int64_t four, std::int64_t first) {
-    float* const to = scratch_.o + (four * value_steps_ + first) * tile_numbers;
+  [[nodiscard]] float* o_of(std::int64_t quad, std::int64_t step) const {
+    return scratch_.o + (quad * value_steps_ + step) * tile_numbers;
+  }
+  HWY_INLINE void load_o(std::int64_t quad, std::int64_t group) {
+    const float* const from = o_of(quad, 4 * group);
+    const std::int64_t steps = value_steps_ - 4 * group;
+    unit_.template load<0>(from, tile_width);
+    if (steps > 1) unit_.template load<1>(from + tile_numbers, tile_width);
+    if (steps > 2) unit_.template load<2>(from + 2 * tile_numbers, tile_width);
+    if (steps > 3) unit_.template load<3>(from + 3 * tile_numbers, tile_width);
+  }
+  HWY_INLINE void store_o(std::int64_t quad, std::int64_t group) {
+    float* const to = o_of(quad, 4 * group);
+    const std::int64_t steps = value_steps_ - 4 * group;
     unit_.template store<0>(to, tile_width);
-    if (first + 1 < value_steps_) unit_.template store<1>(to + tile_numbers, tile_width);
-    if (first + 2 < value_steps_) unit_.template store<2>(to + 2 * tile_numbers, tile_width);
-    if (first + 3 < value_steps_) unit_.template store<3>(to + 3 * tile_numbers, tile_width);
+    if (steps > 1) unit_.template store<1>(to + tile_numbers, tile_width);
+    if (steps > 2) unit_.template store<2>(to + 2 * tile_numbers, tile_width);
+    if (steps > 3) unit_.template store<3>(to + 3 * tile_numbers, tile_width);
   }
 
-  /// A row's sums over a block, high parts and low parts, even columns and odd, join its o.
-  HWY_INLINE void add_sums(const Team& of, std::int64_t line) const {
+  /// A row's sums, of high parts and low parts, even columns and odd, become its state.
+  void take_sums(std::int64_t row) {
     const Full<float> d;
     const hn::RebindToUnsigned<Full<float>> du;
-    const bool first = fresh(of, line);
-    const auto before = hn::Set(d, of.before[line]), now = hn::Set(d, of.now[line]);
+    const Partial<float>& state = team_.rows[row].state;
+    const float* const sums = quads_[row / 4].sum + row % 4;
+    *state.l = (sums[0] + sums[4]) + (sums[8] + sums[12]);
     for (std::int64_t step = 0; step < value_steps_; ++step) {
-      const float* const from = scratch_.o + (line / 4 * value_steps_ + step) * tile_numbers + line % 4 * 16;
-      HWY_ALIGN float sums[32];
+      float* const o = state.o + step * 32;
       auto odd_one = hn::Zero(d);
       for (std::int64_t at = 0; at < 32; at += lanes_of<float>) {
-        const float* const high = from + at / 16 * 128 + at % 16;
+        const float* const high = o_of(row / 4, step) + row % 4 * 16 + at / 16 * 128 + at % 16;
         const auto sum = hn::Add(hn::Load(d, high), hn::Load(d, high + 64));
         odd_one = hn::Or(odd_one, hn::Sub(sum, sum));  // zero, or NaN
-        hn::Store(sum, d, sums + at);
+        hn::StoreU(sum, d, o + at);
       }
-      if (!hn::AllTrue(du, hn::Eq(hn::BitCast(du, odd_one), hn::Zero(du)))) sum_by_hand(of, line, step, sums);
-      float* const o = of.rows[line].state.o + step * 32;
-      for (std::int64_t at = 0; at < 32; at += lanes_of<float>) {
-        const auto sum = hn::Load(d, sums + at);
-        hn::StoreU(first ? sum : hn::MulAdd(sum, now, hn::Mul(load(o + at), before)), d, o + at);
-      }
+      if (!hn::AllTrue(du, hn::Eq(hn::BitCast(du, odd_one), hn::Zero(du)))) sum_by_hand(row, step, o);
     }
   }
-
-  void sum_by_hand(const Team& of, std::int64_t line, std::int64_t step, float* sums) const {
-    const float* const weights = of.weights + line * decode_block;
+  void sum_by_hand(std::int64_t row, std::int64_t step, float* sums) const {
     std::fill_n(sums, 32, 0.0f);
     const std::int64_t last = std::min(problem_.value_dim, (step + 1) * 32);
-    for (std::int64_t key = of.keys.first; key < of.keys.last; ++key)
+    for (std::int64_t key = team_.keys.first; key < team_.keys.last; ++key) {
+      const std::int64_t tile = (key - team_.start) / 16, within = (key - team_.start) % 16;
+      const float weight = numbers_of(tile, row / 4)[within % 4 * 16 + within / 4 * 4 + row % 4];
       for (std::int64_t at = step * 32; at < last; ++at)
-        sums[place_in_o(at, last) - step * 32] += weights[key - of.block] * to_real(v_.row(key)[at]);
+        sums[place_in_o(at, last) - step * 32] += weight * to_real(v_.row(key)[at]);
+    }
   }
 
   const Problem& problem_;
@@ -496,11 +519,9 @@ class TileProducts {
   TileDecodeScratch scratch_;
   Unit unit_;
   Rows<const BFloat16> k_{}, v_{};
-  KeyRange run_{};                            ///< keys of a run
-  Team all_teams_[TileDecodeScratch::teams];  ///< of a run and of the one before
-  std::int64_t first_team_ = 0, teams_ = 0;   ///< of the run
-  Team none_;
-  const Team* summed_ = &none_;  ///< has sums in scratch that have not joined o
+  Upcoming<BFloat16> upcoming_;
+  Team team_;
+  Quad quads_[tile_team / 4];
 };
 
 #endif  // HWY_SCALAR

@@ -73,6 +73,7 @@ constexpr Domain decode_preferred = [] {
 constexpr Domain tile_decode_domain = [] {
   Domain domain = decode_domain;
   domain.dtypes = {DType::bf16};
+  domain.keys = {0, std::int64_t{1} << 30};
   return domain;
 }();
 

@@ -9,6 +9,7 @@
 
 #include "agreement/agreement.hpp"
 #include "inputs/inputs.hpp"
+#include "runtime/half.hpp"
 #include "runtime/memory.hpp"
 
 namespace fresnel::test {
@@ -51,9 +52,10 @@ TEST(LongRows, AreRightWhateverTheWidths) {
 TEST(LongRows, AreRightBlockAfterBlock) {
   for (const Runner& runner : catalogue_runners())
     for (const DType dtype : dtypes_of(runner))
-      for (const char* const line : {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k2500 d64 f32", "b1 h1 q20 k1900 d128 f32",
-                                     "b1 h1 q150 k900 d64 f32 causal w400,-", "b1 h1 q40 k700 d128 f32 causal",
-                                     "b1 h1 q70 k900 d96/72 f32 w130,70", "b1 h1 q20 k4300 d128 f32"}) {
+      for (const char* const line :
+           {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k2500 d64 f32", "b1 h1 q20 k1900 d128 f32",
+            "b1 h1 q150 k900 d64 f32 causal w400,-", "b1 h1 q40 k700 d128 f32 causal",
+            "b1 h1 q70 k900 d96/72 f32 w130,70", "b1 h1 q20 k4300 d128 f32", "b1 h1 q70 k70 d96 f32 w0,0"}) {
         Problem problem = parse_problem(line).value();
         problem.dtype = dtype;
         if (!admits(runner.domain(), problem)) continue;
@@ -87,25 +89,41 @@ TEST(LongRows, AreRightWhereKeysAreAskedForAhead) {
       }
 }
 
+/// Sets row `row` of a tensor of one column.
+void put(const View& to, std::int64_t row, float value) {
+  void* const data = const_cast<void*>(to.data);
+  const std::int64_t at = row * to.strides[2];
+  switch (to.dtype) {
+    case DType::f64: static_cast<double*>(data)[at] = value; return;
+    case DType::f32: static_cast<float*>(data)[at] = value; return;
+    case DType::f16: static_cast<std::uint16_t*>(data)[at] = float_to_f16(value); return;
+    default: static_cast<std::uint16_t*>(data)[at] = float_to_bf16(value);
+  }
+}
+
 /// A score of -inf weighs nothing, even where it is all that a row has met for longer than is taken at once.
 TEST(LongRows, MayBeginWithScoresOfMinusInfinity) {
-  for (const Runner& runner : catalogue_runners()) {
-    const Problem problem = parse_problem("b1 h1 q3 k1100 d1 f32").value();
-    if (!admits(runner.domain(), problem)) continue;
-    GeneratedInputs data = make_inputs(problem, "normal", 1).value();
-    auto* const q = static_cast<float*>(const_cast<void*>(data.inputs().q.data));
-    auto* const k = static_cast<float*>(const_cast<void*>(data.inputs().k.data));
-    const std::int64_t q_step = data.inputs().q.strides[2], k_step = data.inputs().k.strides[2];
-    for (std::int64_t query = 0; query < 3; ++query) q[query * q_step] = 1;
-    for (std::int64_t key = 0; key < 1024; ++key) k[key * k_step] = -std::numeric_limits<float>::infinity();
-    const Plan plan = runner.plan(problem).value();
-    AlignedBuffer workspace = AlignedBuffer::allocate(plan.workspace_bytes(), "workspace").value();
-    SerialExecutor executor;
-    ASSERT_TRUE(run(plan, data.inputs(), data.outputs(), workspace.span(), executor).ok());
-    const MutableView lse = *data.outputs().lse;
-    for (std::int64_t query = 0; query < 3; ++query)
-      EXPECT_TRUE(std::isfinite(static_cast<const float*>(lse.data)[query * lse.strides[2]])) << runner.name();
-  }
+  for (const Runner& runner : catalogue_runners())
+    for (const DType dtype : dtypes_of(runner)) {
+      Problem problem = parse_problem("b1 h1 q3 k1100 d1 f32").value();
+      problem.dtype = dtype;
+      if (!admits(runner.domain(), problem)) continue;
+      GeneratedInputs data = make_inputs(problem, "normal", 1).value();
+      for (std::int64_t query = 0; query < 3; ++query) put(data.inputs().q, query, 1);
+      for (std::int64_t key = 0; key < 1024; ++key) put(data.inputs().k, key, -std::numeric_limits<float>::infinity());
+      const Plan plan = runner.plan(problem).value();
+      if (runner.roundings(plan).split > 0) continue;  // docs/numerics.md, Known limits
+      AlignedBuffer workspace = AlignedBuffer::allocate(plan.workspace_bytes(), "workspace").value();
+      SerialExecutor executor;
+      ASSERT_TRUE(run(plan, data.inputs(), data.outputs(), workspace.span(), executor).ok());
+      const MutableView lse = *data.outputs().lse;
+      for (std::int64_t query = 0; query < 3; ++query) {
+        const void* const at = static_cast<const std::byte*>(lse.data) +
+                               query * lse.strides[2] * static_cast<std::ptrdiff_t>(size_of(lse.dtype));
+        const double value = lse.dtype == DType::f64 ? *static_cast<const double*>(at) : *static_cast<const float*>(at);
+        EXPECT_TRUE(std::isfinite(value)) << runner.name() << " " << name(dtype);
+      }
+    }
 }
 
 }  // namespace

@@ -73,10 +73,10 @@ struct KeyTile {
 /// line i.
 struct Quad {
   static constexpr std::int64_t numbers = 64;
-  HWY_ALIGN float away[16];   ///< ALiBi: from the row's position to the keys of line 0 of the team's first tile
-  HWY_ALIGN float slope[16];  ///< the row's
-  HWY_ALIGN float most[16];   ///< largest scores; then those of the row, or 0, which weights are relative to
-  HWY_ALIGN float sum[16];    ///< of weights
+  HWY_ALIGN std::int32_t away[16];  ///< ALiBi: from the row's position to the keys of line 0 of the team's first tile
+  HWY_ALIGN float slope[16];        ///< the row's
+  HWY_ALIGN float most[16];         ///< largest scores; then those of the row, or 0, which weights are relative to
+  HWY_ALIGN float sum[16];          ///< of weights
 };
 
 /// Rows of an item that meet the same keys of a chunk together.
@@ -86,34 +86,45 @@ struct Team {
   KeyRange keys{};                    ///< what they see of the chunk
   std::int64_t start = 0;             ///< key 0 of its tiles, at or before that
   bool asks = false;                  ///< for what is read next; another team has asked already
-  bool alibi_exactly = false;         ///< whether distances are exact numbers
 
   [[nodiscard]] std::int64_t quads() const { return tiles_of(count, 4); }
   [[nodiscard]] std::int64_t blocks() const { return tiles_of(keys.last - start, decode_block); }
   [[nodiscard]] KeyRange tile(std::int64_t index) const { return {start + 16 * index, start + 16 * index + 16}; }
 };
 
-/// Asks the first level for as many rows as are read, 6 KB ahead, a few at a time: more than a dozen lines at once
-/// would have to wait for each other. After the rows before `last` come those of `then`.
+/// How far ahead rows are asked for: 6 KB for the first level, and another 16 KB for the second.
+struct Reach {
+  explicit Reach(std::int64_t row) : width(row), near(rows_in(6144, 16)), far(rows_in(16384, 4)) {}
+  std::int64_t width;      ///< of a row
+  std::int64_t near, far;  ///< rows
+
+ private:
+  [[nodiscard]] std::int64_t rows_in(std::int64_t bytes, std::int64_t least) const {
+    return std::clamp<std::int64_t>(bytes / (width * static_cast<std::int64_t>(sizeof(BFloat16))), least, 256) / 4 * 4;
+  }
+};
+
+/// Asks the first level for as many rows as are read, a few at a time: more than a dozen lines at once would have to
+/// wait for each other; and the second level for a line of them, which sets off the processor's own requests in a page
+/// that nothing was read from yet. After the rows before `last` come those of `then`.
 class AskAhead {
  public:
-  HWY_INLINE AskAhead(Rows<const BFloat16> rows, std::int64_t width, std::int64_t first, std::int64_t last,
+  HWY_INLINE AskAhead(Rows<const BFloat16> rows, const Reach& reach, std::int64_t first, std::int64_t last,
                       Rows<const BFloat16> then, const KeyRange& range)
-      : rows_(rows), then_(then), range_(range), last_(last), width_(width) {
-    constexpr std::int64_t size = sizeof(BFloat16);
-    at_ = first + std::clamp<std::int64_t>(6144 / (width * size), 16, 256) / 4 * 4;
-  }
+      : rows_(rows), then_(then), range_(range), last_(last), at_(first + reach.near), reach_(reach) {}
   /// A quarter of them.
   HWY_INLINE void some() {
     const bool here = at_ < last_;
     const std::int64_t row = here ? at_ : range_.first + (at_ - last_);
-    const std::int64_t count = std::min<std::int64_t>((here ? last_ : range_.last) - row, 4);
+    const std::int64_t left = (here ? last_ : range_.last) - row;
     at_ += 4;
-    if (count <= 0) return;  // no such row: its address may not even be a number
+    if (left <= 0) return;  // no such row: its address may not even be a number
     const Rows<const BFloat16>& asked = here ? rows_ : then_;
     const BFloat16* const from = asked.row(row);
-    if (count == 4 && asked.stride == width_) return lines(from, 4 * width_);
-    for (std::int64_t one = 0; one < count; ++one) lines(from + one * asked.stride, width_);
+    if (reach_.far < left) __builtin_prefetch(from + reach_.far * asked.stride, 0, 2);
+    if (left >= 4 && asked.stride == reach_.width) return lines(from, 4 * reach_.width);
+    for (std::int64_t one = 0; one < std::min<std::int64_t>(left, 4); ++one)
+      lines(from + one * asked.stride, reach_.width);
   }
   HWY_INLINE void nothing() {
     last_ = 0;
@@ -134,7 +145,8 @@ class AskAhead {
 
   Rows<const BFloat16> rows_, then_;
   KeyRange range_;
-  std::int64_t last_, width_, at_ = 0;
+  std::int64_t last_, at_;
+  const Reach& reach_;
 };
 
 /// `Unit` is HardwareTiles, or a portable one in tests.
@@ -147,6 +159,8 @@ class TileProducts {
       : problem_(launch.plan.problem),
         d_steps_(tiles_of(problem_.head_dim, tile_depth)),
         value_steps_(tiles_of(problem_.value_dim, tile_depth)),
+        to_k_(problem_.head_dim),
+        to_v_(problem_.value_dim),
         scratch_(carver, problem_, launch.plan.tile) {
     std::fill_n(scratch_.q, tiles_of(rows, tile_team) * d_steps_ * 2 * tile_numbers, std::uint16_t{0});
   }
@@ -171,7 +185,7 @@ class TileProducts {
     for_rows_together<tile_team>(
         rows, count, keys, [&](std::int64_t together, const DecodeRow<float>* from, const KeyRange& seen) HWY_ATTR {
           const std::int64_t start = keys.first + (seen.first - keys.first) / decode_block * decode_block;
-          team_ = {from, from - rows, together, seen, start, std::exchange(asks, false), false};
+          team_ = {from, from - rows, together, seen, start, std::exchange(asks, false)};
           begin_team();
           meet_keys();
           set_bases();
@@ -226,17 +240,11 @@ class TileProducts {
   }
 
   void begin_team() {
-    const std::int64_t rows = team_.count, length = team_.keys.last - team_.start;
-    team_.alibi_exactly = true;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t distance = team_.start - team_.rows[row].position;
-      team_.alibi_exactly &= distance > -exact_distance<float> && distance + length < exact_distance<float>;
-    }
     for (std::int64_t at = 0; at < 16 * team_.quads(); ++at) {
-      const std::int64_t lane = at % 16, row = at / 16 * 4 + lane % 4;
-      const DecodeRow<float>& of = team_.rows[std::min(row, rows - 1)];
+      const std::int64_t lane = at % 16, row = std::min(at / 16 * 4 + lane % 4, team_.count - 1);
+      const DecodeRow<float>& of = team_.rows[row];
       Quad& quad = quads_[at / 16];
-      quad.away[lane] = team_.alibi_exactly ? static_cast<float>(team_.start + lane / 4 * 4 - of.position) : 0.0f;
+      quad.away[lane] = static_cast<std::int32_t>(team_.start + lane / 4 * 4 - of.position);
       quad.slope[lane] = of.rule.slope;
       quad.most[lane] = -std::numeric_limits<float>::infinity();
       quad.sum[lane] = 0;
@@ -258,7 +266,7 @@ class TileProducts {
           tiles[one] = key_tile(k_, tile + one, problem_.head_dim, d_steps_);
       }
       const KeyTile& k = tiles[tile % block_tiles];
-      AskAhead ahead(k_, problem_.head_dim, team_.tile(tile).first, team_.keys.last, v_, team_.keys);
+      AskAhead ahead(k_, to_k_, team_.tile(tile).first, team_.keys.last, v_, team_.keys);
       if (!team_.asks) ahead.nothing();
       unit_.fence();
       unit_.template zero<0>();
@@ -289,7 +297,7 @@ class TileProducts {
   /// Asks for what a tile of V, or of what comes after V, asks for.
   void ask_at_value_tile(std::int64_t tile) const {
     if (!team_.asks) return;
-    AskAhead ahead(v_, problem_.value_dim, team_.tile(tile).first, team_.keys.last, upcoming_.k, upcoming_.keys);
+    AskAhead ahead(v_, to_v_, team_.tile(tile).first, team_.keys.last, upcoming_.k, upcoming_.keys);
     for (int part = 0; part < 4; ++part) ahead.some();
   }
 
@@ -328,15 +336,9 @@ class TileProducts {
     const ScoreRule<float>& rule = team_.rows->rule;
     if (rule.softcap != 0) score = soft_capped<float>(score, rule.softcap);
     if (!rule.alibi) return score;
-    auto away = hn::Add(hn::Load(d, quad.away + lane), hn::Set(d, static_cast<float>(16 * tile + line)));
-    if (!team_.alibi_exactly) {
-      HWY_ALIGN float exact[lanes_of<float>];
-      for (std::int64_t at = 0; at < lanes_of<float>; ++at) {
-        const std::int64_t row = std::min((&quad - quads_) * 4 + at % 4, team_.count - 1);
-        exact[at] = static_cast<float>(team_.tile(tile).first + (lane + at) / 4 * 4 + line - team_.rows[row].position);
-      }
-      away = hn::Load(d, exact);
-    }
+    const hn::RebindToSigned<Full<float>> di;
+    const auto here = hn::Set(di, static_cast<std::int32_t>(16 * tile + line));
+    auto away = hn::ConvertTo(d, hn::Add(hn::Load(di, quad.away + lane), here));
     if (rule.distance) away = hn::Neg(hn::Abs(away));
     return hn::Add(score, hn::Mul(hn::Load(d, quad.slope + lane), away));
   }
@@ -397,7 +399,7 @@ class TileProducts {
   HWY_INLINE void value_tile(const KeyTile& v, std::int64_t set, std::int64_t tile, std::int64_t group, bool asks) {
     const std::int64_t quads = team_.quads(), first = 4 * group, index = set / quads * block_tiles + tile;
     const bool makes = group == 0 && set + 1 < team_.blocks() * quads;
-    AskAhead ahead(v_, problem_.value_dim, team_.tile(index).first, team_.keys.last, upcoming_.k, upcoming_.keys);
+    AskAhead ahead(v_, to_v_, team_.tile(index).first, team_.keys.last, upcoming_.k, upcoming_.keys);
     if (!asks) ahead.nothing();
     unit_.fence();
     unit_.template load<7>(p_of(set, tile), tile_width);
@@ -516,6 +518,7 @@ class TileProducts {
 
   const Problem& problem_;
   std::int64_t d_steps_, value_steps_;
+  Reach to_k_, to_v_;
   TileDecodeScratch scratch_;
   Unit unit_;
   Rows<const BFloat16> k_{}, v_{};

@@ -55,7 +55,7 @@ TEST(LongRows, AreRightBlockAfterBlock) {
       for (const char* const line :
            {"b1 h1 q40 k1000 d64 f32", "b1 h1 q20 k2500 d64 f32", "b1 h1 q20 k1900 d128 f32",
             "b1 h1 q150 k900 d64 f32 causal w400,-", "b1 h1 q40 k700 d128 f32 causal",
-            "b1 h1 q70 k900 d96/72 f32 w130,70", "b1 h1 q20 k4300 d128 f32", "b1 h1 q70 k70 d96 f32 w0,0"}) {
+            "b1 h1 q70 k900 d96/72 f32 w130,70", "b1 h1 q20 k4300 d128 f32", "b1 h1 q70 k83 d96 f32 w0,0"}) {
         Problem problem = parse_problem(line).value();
         problem.dtype = dtype;
         if (!admits(runner.domain(), problem)) continue;
